@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# crl_module(name FOLDER dir USES targets...): the static library crl_<name> of every .c below dir.
+set_property(GLOBAL PROPERTY CRL_MODULES "")
+
+function(crl_module name)
+    cmake_parse_arguments(PARSE_ARGV 1 M "" "FOLDER" "USES")
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${M_FOLDER}/*.c)
+    if(NOT CRL_MPI_TARGET)
+        list(FILTER sources EXCLUDE REGEX "/engine/comm/mpi[a-z_]*\\.c$")
+    endif()
+    list(FILTER sources EXCLUDE REGEX "/cli/main\\.c$")
+    if(NOT sources)
+        file(WRITE ${CMAKE_BINARY_DIR}/generated/empty_${name}.c "extern int crl_empty_${name};\n")
+        set(sources ${CMAKE_BINARY_DIR}/generated/empty_${name}.c)
+    endif()
+    add_library(crl_${name} STATIC ${sources})
+    target_link_libraries(crl_${name} PUBLIC crl_flags ${M_USES})
+    set_property(GLOBAL APPEND PROPERTY CRL_MODULES crl_${name})
+endfunction()

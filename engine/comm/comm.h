@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank's view of its job: point-to-point messages with a deadline on every wait, and groups of
+ * ranks. Used by the rank's own thread only.
+ */
+#pragma once
+
+#include "engine/comm/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_comm {
+    const crl_transport *transport;
+    crl_endpoint *endpoint;
+    int rank, ranks;
+    int64_t deadline_ns;   /* of every wait; default 300 s */
+    int64_t waited_ns;     /* time spent blocked since the caller last zeroed it */
+    int64_t sent_bytes, received_bytes;
+} crl_comm;
+
+/* Tags: the upper bits name the use, the lower ones are the user's. All below 2^30. */
+enum {
+    CRL_TAG_ACTION = 0 << 28,     /* activations and gradients between stages */
+    CRL_TAG_COLLECTIVE = 1 << 28, /* collectives: channel << 12 | step */
+    CRL_TAG_USER = 2 << 28
+};
+
+CRL_NODISCARD crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const void *data,
+                                       size_t bytes, crl_request *request);
+CRL_NODISCARD crl_status crl_comm_recv(crl_comm *comm, int peer, int tag, void *data, size_t bytes,
+                                       crl_request *request);
+/* An inactive request is done. */
+CRL_NODISCARD crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done);
+/* Called while waiting, to move other work on (pending all-reduces); may be NULL. */
+typedef crl_status (*crl_progress_fn)(void *argument);
+/* Blocks until done or the deadline. `what` is for the report: "activation of stage 1, micro-batch 3".
+ * TIMEOUT: "waited 300 s for <what> from rank 2; rank 2 waits for ... ; rank 3 does not answer". */
+CRL_NODISCARD crl_status crl_comm_wait(crl_comm *comm, crl_request *request, const char *what,
+                                       crl_progress_fn progress, void *argument);
+/* send + recv + both waits */
+CRL_NODISCARD crl_status crl_comm_send_wait(crl_comm *comm, int peer, int tag, const void *data,
+                                            size_t bytes, const char *what);
+CRL_NODISCARD crl_status crl_comm_recv_wait(crl_comm *comm, int peer, int tag, void *data,
+                                            size_t bytes, const char *what);
+
+/*
+ * Launches a job and gives every rank its comm. A rank that returns a failure aborts the job: the
+ * others' calls fail with ABORTED and the first one's record. Returns that first failure.
+ */
+typedef crl_status (*crl_comm_rank_fn)(void *argument, crl_comm *comm);
+CRL_NODISCARD crl_status crl_comm_launch(const crl_transport *transport, int ranks,
+                                         int64_t deadline_ns, crl_comm_rank_fn run, void *argument);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program: per pipeline position, an ordered list of actions. A schedule emits compute actions
+ * only; crl_program_add_messages inserts the messages; check, simulate, view and the executor read it.
+ *
+ * Text form (the CSV notation of PyTorch's pipelining [pytorch24]): one row per position, cells
+ * `<stage><action><micro-batch>`: 0F3 1B0 2I5 2W5, empty cell = idle. Messages are written
+ * 0SEND_F3, 1RECV_F3, 1SEND_B3, 0RECV_B3 for a start and WAIT_ before it for a completion.
+ */
+#pragma once
+
+#include "engine/ir/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum crl_action_kind {
+    CRL_ACTION_FORWARD = 0, /* F */
+    CRL_ACTION_BACKWARD,    /* B = I and W at once */
+    CRL_ACTION_INPUT,       /* I */
+    CRL_ACTION_WEIGHT,      /* W */
+    CRL_ACTION_SEND,        /* start sending message m */
+    CRL_ACTION_RECV,        /* post its receive */
+    CRL_ACTION_WAIT_SEND,   /* its buffer is free afterwards */
+    CRL_ACTION_WAIT_RECV,   /* its data is there afterwards */
+    CRL_ACTION_REDUCE,      /* the stage's gradients are complete: finish their reduction */
+    CRL_ACTION_STEP,        /* optimizer step of the stage */
+    CRL_ACTION_KINDS
+} crl_action_kind;
+
+typedef struct crl_action {
+    crl_action_kind kind;
+    int stage;
+    int micro_batch; /* of this pipeline, 0..M-1; -1 for REDUCE and STEP */
+    int message;     /* index into messages; -1 for the others */
+} crl_action;
+
+/* One transfer of one edge for one micro-batch. */
+typedef struct crl_message {
+    int edge;        /* of the plan */
+    bool gradient;   /* runs against the edge */
+    int micro_batch;
+    int from, to;    /* positions; equal: both stages on one device, a local copy */
+    size_t bytes;
+} crl_message;
+
+typedef struct crl_action_list {
+    int count, capacity;
+    crl_action *action;
+} crl_action_list;
+
+typedef struct crl_program {
+    int positions, stages, micro_batches;
+    crl_action_list *position; /* (positions) */
+    int messages;
+    crl_message *message;
+} crl_program;
+
+CRL_NODISCARD crl_status crl_program_create(crl_program **out, int positions, int stages,
+                                            int micro_batches);
+void crl_program_destroy(crl_program *program);
+CRL_NODISCARD crl_status crl_program_append(crl_program *program, int position,
+                                            crl_action_kind kind, int stage, int micro_batch);
+
+/* Reads the text form (compute actions). Stages, micro-batches are taken from what occurs; INVALID
+ * "<name>:row:column: ..." with the offending cell. */
+CRL_NODISCARD crl_status crl_program_parse(crl_program **out, const char *name, const char *text,
+                                           size_t bytes);
+/* Writes it back; compute actions only unless `messages`. */
+void crl_program_write(const crl_program *program, bool messages, FILE *out);
+
+typedef enum crl_verdict { CRL_VERDICT_VALID = 0, CRL_VERDICT_INVALID, CRL_VERDICT_DEADLOCK } crl_verdict;
+
+/* What the checker found: the action it stumbled on, and why, in one line. */
+typedef struct crl_check_report {
+    crl_verdict verdict;
+    int position, index; /* of the marked action; -1: none */
+    char why[256];
+} crl_check_report;
+
+/*
+ * Invalid: an action missing, twice, on two positions, B beside I/W. Deadlock: some action can never
+ * run, given F(s) after F(s-1), B/I(s) after F(s) and B/I(s+1), W after I, and each position's order;
+ * when the program has messages, additionally with every send a rendezvous: WAIT_SEND and WAIT_RECV
+ * complete only when both SEND and RECV have been reached.
+ */
+void crl_program_check(const crl_program *program, crl_check_report *report);
+/* The same as a failure: INVALID "schedule: ...". */
+CRL_NODISCARD crl_status crl_program_require_valid(const crl_program *program);
+
+/*
+ * Inserts the messages of the plan's edges, REDUCE and STEP. A receive is posted one compute action
+ * ahead of its use; a send starts right after its producer and is waited for as late as its buffer
+ * allows, at most `window` compute actions of the same stage and kind later. forward_only programs
+ * (evaluation) have no gradients, REDUCE or STEP.
+ */
+CRL_NODISCARD crl_status crl_program_add_messages(crl_program *program, const crl_plan *plan,
+                                                  int window, bool forward_only);
+
+/* Peak number of micro-batches whose forward is done and whose last backward part (B or I: input
+ * true; B or W: input false) is not, of one stage. */
+int crl_program_peak_activations(const crl_program *program, int stage, bool input);
+
+/* Blocking send/receive programs, one list per rank, for checking by hand-made vectors. A batch's
+ * parts start together and the batch completes when all have. */
+typedef struct crl_transfer {
+    bool send;
+    int peer;
+    const char *tag;
+    int batch; /* transfers of a rank with the same number (ascending) are one batch */
+} crl_transfer;
+/* `transfer[r]` has `count[r]` items. rendezvous false: sends complete at once. */
+CRL_NODISCARD crl_status crl_transfers_check(crl_check_report *report, int ranks,
+                                             const crl_transfer *const *transfer, const int *count,
+                                             bool rendezvous);
+
+#ifdef __cplusplus
+}
+#endif

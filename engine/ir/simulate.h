@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator and the grid view: what a program would take, given what its actions take. Pure. */
+#pragma once
+
+#include "engine/ir/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Seconds. */
+typedef struct crl_stage_time {
+    double forward_s, input_s, weight_s; /* B takes input + weight */
+} crl_stage_time;
+
+typedef struct crl_simulation_config {
+    const crl_stage_time *stage; /* (S) */
+    double latency_s;            /* of a message */
+    double bytes_per_s;          /* 0: messages take only the latency */
+} crl_simulation_config;
+
+typedef struct crl_simulation {
+    double makespan_s;
+    double *busy_s;          /* (P) */
+    double **start_s;        /* (P)(actions of the position); end = start + duration */
+    double bubble;           /* 1 - sum busy / (P · makespan) */
+} crl_simulation;
+
+/* Times a valid program (with messages: their cost too; without: dependencies cost nothing). */
+CRL_NODISCARD crl_status crl_simulate(crl_simulation **out, const crl_program *program,
+                                      const crl_simulation_config *config);
+void crl_simulation_destroy(crl_simulation *simulation);
+
+/* The picture: one row per position, time to the right, F0 B0 ..., idle as dots. `width` columns at
+ * the most (0: no limit). `mark` (may be NULL) highlights the action a check found. */
+CRL_NODISCARD crl_status crl_program_print_grid(const crl_program *program,
+                                                const crl_simulation_config *config,
+                                                const crl_check_report *mark, int width, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif

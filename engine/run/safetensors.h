@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The safetensors file format: u64 header size, JSON header, then the tensors' bytes without holes.
+ * Reading trusts nothing: sizes, offsets, types, duplicates and holes are checked before a byte of
+ * data is used.
+ */
+#pragma once
+
+#include "engine/tensor/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_safetensors crl_safetensors; /* an open file */
+
+typedef struct crl_safetensors_item {
+    const char *name;
+    crl_tensor_spec spec;
+    int64_t offset_bytes; /* in the file */
+    size_t bytes;
+} crl_safetensors_item;
+
+/* Opens and checks. INVALID "<path>: ...", NOT_FOUND, IO. */
+CRL_NODISCARD crl_status crl_safetensors_open(crl_safetensors **out, const char *path);
+void crl_safetensors_close(crl_safetensors *file);
+int crl_safetensors_count(const crl_safetensors *file);
+const crl_safetensors_item *crl_safetensors_item_at(const crl_safetensors *file, int index);
+const crl_safetensors_item *crl_safetensors_find(const crl_safetensors *file, const char *name);
+/* NULL when there is no such metadata key. */
+const char *crl_safetensors_metadata(const crl_safetensors *file, const char *key);
+/* The whole tensor into `data` (item->bytes). */
+CRL_NODISCARD crl_status crl_safetensors_read(const crl_safetensors *file,
+                                              const crl_safetensors_item *item, void *data);
+/* Checks a header in memory (the open function's core; also the fuzz target). *out must be closed. */
+CRL_NODISCARD crl_status crl_safetensors_parse(crl_safetensors **out, const char *name,
+                                               const void *bytes, size_t header_bytes,
+                                               int64_t file_bytes);
+
+/* Writing: declare all tensors, then give their bytes in declared order, then finish. The file is at
+ * `path` only after finish (temporary name, fsync, rename); destroy before that removes it. */
+typedef struct crl_safetensors_writer crl_safetensors_writer;
+CRL_NODISCARD crl_status crl_safetensors_writer_create(crl_safetensors_writer **out,
+                                                       const char *path,
+                                                       const crl_safetensors_item *item, int items,
+                                                       const char *const *metadata /* key, value,
+                                                       ..., NULL; or NULL */);
+CRL_NODISCARD crl_status crl_safetensors_writer_append(crl_safetensors_writer *writer,
+                                                       const void *data, size_t bytes);
+CRL_NODISCARD crl_status crl_safetensors_writer_finish(crl_safetensors_writer *writer);
+void crl_safetensors_writer_destroy(crl_safetensors_writer *writer);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From settings to a parallel layout: the graph, the costs of its nodes, the cuts the partitioner
+ * makes of them, the plan, and each replica's program. Pure but for reading the settings.
+ */
+#pragma once
+
+#include "engine/comm/mesh.h"
+#include "engine/ir/partitioner.h"
+#include "engine/ir/schedule.h"
+#include "engine/ir/simulate.h"
+#include "engine/run/settings.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_layout {
+    const crl_settings *settings; /* lent */
+    crl_graph *graph;
+    crl_plan *plan;
+    crl_mesh mesh;
+    const crl_schedule *schedule;
+    int lanes;              /* L in effect: at most the micro-batches */
+    int micro_batches;      /* M of a step */
+    double *node_s;         /* (nodes) forward + backward of one micro-batch, for the partitioner */
+    crl_stage_time *stage;  /* (stages) the same by stage and phase, for the simulator */
+    crl_partition partition;
+} crl_layout;
+
+/* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: analytic. */
+CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
+                                           const crl_registries *registries,
+                                           const double *node_s);
+void crl_layout_destroy(crl_layout *layout);
+
+/* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's own,
+ * from 0. forward_only: evaluation, with `micro_batches` of them. */
+CRL_NODISCARD crl_status crl_layout_program(crl_program **out, const crl_layout *layout,
+                                            const crl_plan *plan, int micro_batches,
+                                            bool forward_only);
+
+/* What a rank reserves, by purpose. */
+typedef struct crl_memory_report {
+    size_t weights_bytes, gradients_bytes, optimizer_bytes;
+    size_t activations_bytes; /* saved values and message buffers, at their peak */
+    size_t workspace_bytes;   /* values inside one action, kernel scratch */
+    size_t comm_bytes;        /* all-reduce and exchange buffers */
+    size_t total_bytes;
+} crl_memory_report;
+
+/* Of a rank of this layout, exactly what training will reserve; prepares (and releases) its layers to
+ * know their scratch, and allocates no tensor. */
+CRL_NODISCARD crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
+                                           const crl_registries *registries, int rank);
+
+/* Time of every node by phase, in seconds (nodes × CRL_PHASES), measured on this machine with the
+ * settings' threads. Owned by the caller (crl_free). */
+CRL_NODISCARD crl_status crl_layout_profile(double **out, const crl_settings *settings,
+                                            const crl_registries *registries);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The settings of a run: one struct per section of the config file, filled from option tables, and
+ * checked against each other. docs/config.md is printed from the same tables.
+ */
+#pragma once
+
+#include "engine/base/config.h"
+#include "engine/carole.h"
+#include "engine/run/optimizer.h"
+#include "engine/run/registries.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_settings_data {
+    crl_text_list train, validation; /* files */
+    const char *format;              /* name in the registry, or "auto" */
+    bool shuffle;
+    const char *tokenizer;      /* "none", or a kind: how `generate` reads prompts */
+    const char *tokenizer_path; /* rank file of gpt2 */
+} crl_settings_data;
+
+typedef struct crl_settings_parallel {
+    int64_t pipeline, data;  /* P, D */
+    int64_t virtual_stages;  /* stages per pipeline position */
+    const char *schedule;
+    const char *partitioner;
+    crl_text_list cuts;      /* manual: names of the first node of stages 1.. */
+    int64_t memory_limit_bytes; /* per device; 0: none */
+} crl_settings_parallel;
+
+typedef struct crl_settings_train {
+    int64_t steps, epochs; /* one of them > 0; both: whichever ends first */
+    int64_t global_batch, micro_batch;
+    int64_t seed;
+    int64_t evaluate_every, evaluate_batch, evaluate_steps; /* steps 0: whole validation set */
+    int64_t checkpoint_every, keep;
+    bool profile; /* balance from measured instead of analytic costs */
+} crl_settings_train;
+
+typedef struct crl_settings_optimizer {
+    const char *type;
+    double learning_rate, minimum_rate;
+    int rate_schedule; /* crl_lr_kind */
+    int64_t warmup_steps;
+    double clip; /* global gradient norm; 0: none */
+} crl_settings_optimizer;
+
+typedef struct crl_settings_comm {
+    const char *transport;
+    const char *allreduce;
+    int64_t bucket_bytes, segment_bytes;
+    double deadline_s;
+} crl_settings_comm;
+
+typedef struct crl_settings_run {
+    const char *directory;
+    const char *resume; /* "auto": the newest checkpoint of the directory, if any; "none"; or a path */
+    int64_t threads;    /* per rank; 0: cores / local ranks */
+} crl_settings_run;
+
+typedef struct crl_settings {
+    crl_config_source source;
+    const char *model_type;
+    const crl_model_def *model;
+    void *model_options;
+    const crl_optimizer *optimizer_kind;
+    void *optimizer_options;
+    int64_t lanes; /* numerics.lanes; 0: the smallest power of two >= data-parallel width */
+    crl_settings_data data;
+    crl_settings_parallel parallel;
+    crl_settings_train train;
+    crl_settings_optimizer optimizer;
+    crl_settings_comm comm;
+    crl_settings_run run;
+} crl_settings;
+
+/* Reads `path` (NULL: defaults only) and the overrides "section.key=value". `model` (may be NULL) is
+ * the default for model.type, besides those of the registry. INVALID: every problem, a line each. */
+CRL_NODISCARD crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
+                                           const crl_model_def *model, const char *path,
+                                           const char *const *sets, int set_count);
+void crl_settings_destroy(crl_settings *settings);
+/* docs/config.md */
+CRL_NODISCARD crl_status crl_settings_reference(const crl_registries *registries, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -8,7 +8,12 @@
 extern "C" {
 #endif
 
-typedef enum crl_log_level { CRL_LOG_ERROR, CRL_LOG_WARN, CRL_LOG_INFO, CRL_LOG_DEBUG } crl_log_level;
+typedef enum crl_log_level {
+    CRL_LOG_ERROR,
+    CRL_LOG_WARN,
+    CRL_LOG_INFO,
+    CRL_LOG_DEBUG
+} crl_log_level;
 
 typedef void (*crl_log_fn)(void *sink, crl_log_level level, int rank, const char *line);
 

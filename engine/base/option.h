@@ -33,7 +33,8 @@ struct crl_option {
     const char *help;  /* one line, with the unit */
     const crl_option_type *type;
     size_t offset; /* of the field in the options struct */
-    double min, max;            /* numbers: inclusive limits, both 0: none */
+    /* Numbers: inclusive limits. Both 0: none; max below min: only the lower one. */
+    double min, max;
     const char *const *choices; /* crl_option_choice: NULL-terminated names */
 };
 /* A table ends with a row whose name is NULL. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counter-based random numbers: Philox4x32-10 [salmon11]. A number is a pure function of
- * (seed, purpose, layer, step, sample, element), never of a rank, a thread or what was drawn before.
+ * (seed, purpose, layer, step, sample, element), never of a rank, a thread or what was drawn
+ * before.
  */
 #pragma once
 
@@ -35,7 +36,8 @@ void crl_rng_block(const crl_rng *rng, uint32_t block, uint32_t out[4]);
 /* Element i of the stream: uniform in [0,1) with 24 bits, and standard normal (Box-Muller). */
 float crl_rng_uniform(const crl_rng *rng, uint64_t element);
 void crl_rng_fill_uniform(const crl_rng *rng, float *out, int64_t count, float low, float high);
-void crl_rng_fill_normal(const crl_rng *rng, float *out, int64_t count, float mean, float deviation);
+void crl_rng_fill_normal(const crl_rng *rng, float *out, int64_t count, float mean,
+                         float deviation);
 /* A pseudo-random permutation of 0..count-1, the same for the same stream. */
 void crl_rng_permutation(const crl_rng *rng, int64_t *out, int64_t count);
 

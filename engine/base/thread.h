@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that inherit what a carole thread carries (allocation watch, error rank), and the clock. */
+/* Threads that inherit what a carole thread carries (allocation watch, error rank), and the clock.
+ */
 #pragma once
 
 #include <pthread.h>
@@ -20,9 +21,9 @@ CRL_NODISCARD crl_status crl_thread_start(crl_thread **out, crl_thread_fn run, v
  * caller's. NULL is OK. */
 crl_status crl_thread_join(crl_thread *thread);
 
-int64_t crl_clock_ns(void);      /* monotonic */
+int64_t crl_clock_ns(void); /* monotonic */
 void crl_clock_sleep_ns(int64_t duration_ns);
-int crl_cpu_count(void);         /* cores this process may run on */
+int crl_cpu_count(void); /* cores this process may run on */
 
 #ifdef __cplusplus
 }

@@ -6,12 +6,12 @@
  */
 #include "engine/base/arena.h"
 
+#include "engine/base/alloc.h"
+
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "engine/base/alloc.h"
 
 enum { ARENA_ALIGN_BYTES = 16, FIRST_BLOCK_BYTES = 4096, LARGEST_BLOCK_BYTES = 256 * 1024 };
 

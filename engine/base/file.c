@@ -2,6 +2,9 @@
 /* Files by path. Refuses devices and pipes where a whole file is wanted. */
 #include "engine/base/file.h"
 
+#include "engine/base/alloc.h"
+#include "engine/base/thread.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -9,9 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "engine/base/alloc.h"
-#include "engine/base/thread.h"
 
 static crl_status fail_errno(const char *path, const char *verb, int code) {
     return code == ENOENT || code == ENOTDIR

@@ -2,9 +2,10 @@
 /* Option tables: defaults, look-up, setting and printing. What a value means is option_types.c. */
 #include "engine/base/option.h"
 
-#include <string.h>
-
+#include "engine/base/option_internal.h"
 #include "engine/base/text_internal.h"
+
+#include <string.h>
 
 crl_status crl_option_defaults(const crl_option *table, crl_arena *arena, void *options) {
     for (const crl_option *option = table; option->name; ++option) {
@@ -56,6 +57,10 @@ void crl_option_print(const crl_option *table, const char *prefix, FILE *out) {
         fprintf(out, "%s%-20s %s (%s", prefix, option->name, option->help, option->type->name);
         for (const char *const *choice = option->choices; choice && *choice; ++choice) {
             fprintf(out, "%s%s", choice == option->choices ? ": " : " | ", *choice);
+        }
+        char limits[96];
+        if (*crl_option_limits(option, limits, sizeof limits)) {
+            fprintf(out, ", %s", limits);
         }
         if (option->value) {
             fprintf(out, ", default %s)\n", *option->value ? option->value : "none");

@@ -17,7 +17,8 @@ extern "C" {
 
 typedef struct crl_option crl_option;
 
-/* How one kind of value is read and shown. */
+/* How one kind of value is read and shown. A kind whose name begins with "list" also takes YAML
+ * sequences of plain values; `parse` gets them as "a,b". */
 typedef struct crl_option_type {
     const char *name; /* "integer", for messages and the reference */
     /* Reads `text` into `field`. INVALID, the message naming what was given and what is expected

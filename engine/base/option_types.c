@@ -5,6 +5,9 @@
  */
 #include "engine/base/option.h"
 
+#include "engine/base/option_internal.h"
+#include "engine/base/text_internal.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
@@ -14,33 +17,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/text_internal.h"
-
 static crl_status refuse(const char *text, const char *expected) {
     char quoted[CRL_QUOTE_BYTES];
     crl_text_quote(quoted, sizeof quoted, text);
     return CRL_FAIL(INVALID, "is '%s', expected %s", quoted, expected);
 }
 
-/* Whether `value` lies in the row's limits; both 0: none, max below min: only a lower one. */
-static crl_status check_limits(const crl_option *option, const char *text, double value) {
+static bool has_upper(const crl_option *option) {
+    return option->max >= option->min && option->max < DBL_MAX;
+}
+
+const char *crl_option_limits(const crl_option *option, char *out, size_t out_bytes) {
     const double min = option->min, max = option->max;
     if (min == 0.0 && max == 0.0) {
-        return CRL_STATUS_OK;
-    }
-    const bool open = max < min || max >= DBL_MAX;
-    if (value >= min && (open || value <= max)) {
-        return CRL_STATUS_OK;
-    }
-    char expected[96];
-    if (open) {
-        snprintf(expected, sizeof expected, "at least %.15g", min);
+        snprintf(out, out_bytes, "%s", "");
+    } else if (!has_upper(option)) {
+        snprintf(out, out_bytes, "at least %.15g", min);
     } else if (min <= -DBL_MAX) {
-        snprintf(expected, sizeof expected, "at most %.15g", max);
+        snprintf(out, out_bytes, "at most %.15g", max);
     } else {
-        snprintf(expected, sizeof expected, "%.15g to %.15g", min, max);
+        snprintf(out, out_bytes, "%.15g to %.15g", min, max);
     }
-    return refuse(text, expected);
+    return out;
+}
+
+static crl_status check_limits(const crl_option *option, const char *text, double value) {
+    char limits[96];
+    crl_option_limits(option, limits, sizeof limits);
+    const bool inside = value >= option->min && (!has_upper(option) || value <= option->max);
+    return !*limits || inside ? CRL_STATUS_OK : refuse(text, limits);
 }
 
 static crl_status parse_int(const crl_option *option, const char *text, crl_arena *arena,

@@ -2,10 +2,10 @@
 /* Looking plug-ins up by name. Refuses to own or register anything: tables are constants. */
 #include "engine/base/registry.h"
 
+#include "engine/base/text_internal.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "engine/base/text_internal.h"
 
 crl_status crl_registry_find(const void **out, const void *const *registry, const char *kind,
                              const char *name) {

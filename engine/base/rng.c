@@ -11,9 +11,9 @@
  */
 #include "engine/base/rng.h"
 
-#include <math.h>
-
 #include "engine/base/status.h"
+
+#include <math.h>
 
 enum { ROUNDS = 10, BLOCK = 4, LAYER_BITS = 24 };
 

@@ -2,13 +2,13 @@
 /* Threads that carry the allocation watch and the error rank, and the clock. */
 #include "engine/base/thread.h"
 
+#include "engine/base/alloc.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "engine/base/alloc.h"
 
 enum { CLOCK_NS_PER_S = 1000000000, LARGEST_CPU_COUNT = 1 << 16 };
 

@@ -228,7 +228,7 @@ TEST_F(BaseOption, PrintsEveryRow) {
                            "interleaved, default 1f1b)\n"),
               std::string::npos)
         << printed;
-    EXPECT_NE(printed.find("wide (integer, required)\n"), std::string::npos);
+    EXPECT_NE(printed.find("wide (integer, at least 2, required)\n"), std::string::npos);
     EXPECT_NE(printed.find("where (text, default none)\n"), std::string::npos);
 }
 

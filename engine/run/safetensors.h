@@ -32,13 +32,15 @@ const char *crl_safetensors_metadata(const crl_safetensors *file, const char *ke
 /* The whole tensor into `data` (item->bytes). */
 CRL_NODISCARD crl_status crl_safetensors_read(const crl_safetensors *file,
                                               const crl_safetensors_item *item, void *data);
-/* Checks a header in memory (the open function's core; also the fuzz target). *out must be closed. */
+/* Checks the beginning of a file in memory: its first `header_bytes`, of which there should be 8 +
+ * N (the open function's core; also the fuzz target). `name` begins messages. *out must be closed.
+ */
 CRL_NODISCARD crl_status crl_safetensors_parse(crl_safetensors **out, const char *name,
                                                const void *bytes, size_t header_bytes,
                                                int64_t file_bytes);
 
-/* Writing: declare all tensors, then give their bytes in declared order, then finish. The file is at
- * `path` only after finish (temporary name, fsync, rename); destroy before that removes it. */
+/* Writing: declare all tensors, then give their bytes in declared order, then finish. The file is
+ * at `path` only after finish (temporary name, fsync, rename); destroy before that removes it. */
 typedef struct crl_safetensors_writer crl_safetensors_writer;
 CRL_NODISCARD crl_status crl_safetensors_writer_create(crl_safetensors_writer **out,
                                                        const char *path,

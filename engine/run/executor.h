@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The only step loop: runs one rank's list of a program. It knows actions, places and messages; it
+ * contains no schedule, allocates nothing while running, and never decides an order.
+ */
+#pragma once
+
+#include "engine/comm/mesh.h"
+#include "engine/run/grad_sync.h"
+#include "engine/run/stage_layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_executor crl_executor;
+
+typedef struct crl_executor_config {
+    const crl_plan *plan;       /* lent, like all pointers here */
+    const crl_program *program; /* of this replica, with messages, checked */
+    const crl_kernels *kernels;
+    const crl_params *params;
+    crl_grad_sync *sync; /* NULL: forward only */
+    const crl_mesh *mesh;
+    int position, replica;
+    int first_micro_batch; /* of this replica in the whole step */
+} crl_executor_config;
+
+/* Prepares the layers of this position's stages and plans memory; needs no other rank. */
+CRL_NODISCARD crl_status crl_executor_create(crl_executor **out, const crl_executor_config *config);
+void crl_executor_destroy(crl_executor *executor);
+size_t crl_executor_activation_bytes(const crl_executor *executor);
+size_t crl_executor_workspace_bytes(const crl_executor *executor);
+CRL_NODISCARD crl_status crl_executor_bind(crl_executor *executor, crl_comm *comm,
+                                           void *activations, void *workspace);
+
+/* The dataset fields this rank reads: values of the graph; lends. */
+int crl_executor_fields(const crl_executor *executor, const int **out_values);
+
+/* One pass through the program. */
+typedef struct crl_executor_step {
+    uint64_t seed;
+    uint32_t step;
+    bool training;
+    int64_t samples;          /* valid ones in the global batch */
+    const void *const *field; /* by index of crl_executor_fields: this rank's micro-batches */
+    crl_loss *loss;           /* (this replica's micro-batches) zeroed, then filled here */
+    int64_t busy_ns, span_ns; /* set: computing, and from begin to end */
+} crl_executor_step;
+
+CRL_NODISCARD crl_status crl_executor_run(crl_executor *executor, crl_executor_step *step);
+
+/* After a forward-only run of one stage: where `value` of micro-batch 0 is. NULL: not kept. */
+const void *crl_executor_value(const crl_executor *executor, int value);
+
+/* Adds the time of every node by phase, in ns, to `total` (nodes × CRL_PHASES) in each run; NULL
+ * stops. */
+void crl_executor_profile(crl_executor *executor, int64_t *total_ns);
+
+#ifdef __cplusplus
+}
+#endif

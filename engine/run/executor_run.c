@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a program: one function per kind of action. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/thread.h"
+#include "engine/run/executor.h"
+#include "engine/run/executor_internal.h"
+
+/* One compute action under way. */
+typedef struct action_call {
+    crl_executor *x;
+    crl_executor_step *step;
+    const crl_local_stage *local;
+    int micro_batch; /* of this replica */
+    char *scratch;
+} action_call;
+
+static void *locate(const crl_executor *x, const crl_local_stage *local, int micro_batch,
+                    crl_place place) {
+    if (place.block == CRL_BLOCK_WORKSPACE) {
+        return x->workspace + place.offset_bytes;
+    }
+    if (place.block < 0) {
+        return NULL;
+    }
+    const int index = micro_batch * local->layout->blocks + place.block;
+    return x->activations + local->block_offset[index] + place.offset_bytes;
+}
+
+static const void *locate_value(const action_call *a, int value) {
+    const crl_place place = a->local->layout->value[value];
+    if (place.block == CRL_BLOCK_FIELD) {
+        const size_t bytes = a->x->config.plan->graph->value[value].bytes;
+        const char *base = a->step->field[a->x->field_of_value[value]];
+        return base + bytes * (size_t)a->micro_batch;
+    }
+    return locate(a->x, a->local, a->micro_batch, place);
+}
+
+static crl_layer_call begin_call(const action_call *a, int n) {
+    const crl_node *node = &a->x->config.plan->graph->node[n];
+    const int64_t batch = node->spec.batch;
+    const int global = a->x->config.first_micro_batch + a->micro_batch;
+    const int64_t rest = a->step->samples - global * batch;
+    crl_layer_call call = {.spec = &node->spec,
+                           .state = a->x->node_state[n],
+                           .kernels = a->x->config.kernels,
+                           .scratch = a->scratch,
+                           .loss = node->layer->is_loss ? &a->step->loss[a->micro_batch] : NULL};
+    call.at = (crl_call_position){a->step->seed,
+                                  a->step->step,
+                                  (uint32_t)n,
+                                  global * batch,
+                                  rest < 0       ? 0
+                                  : rest > batch ? batch
+                                                 : rest,
+                                  a->step->training};
+    for (int p = 0; p < node->spec.params; p++) {
+        call.w[p] = crl_params_weight(a->x->config.params, node->param[p]);
+    }
+    for (int s = 0; s < node->spec.saves; s++) {
+        const int index = (n - a->local->layout->first) * CRL_LAYER_MAX_SAVED + s;
+        call.save[s] = locate(a->x, a->local, a->micro_batch, a->local->layout->save[index]);
+    }
+    return call;
+}
+
+/* Moves messages and all-reduces on between kernels. */
+static crl_status progress(crl_executor *x) {
+    if (x->watched && x->watched->active) {
+        bool done = false;
+        CRL_TRY(crl_comm_test(x->comm, x->watched, &done));
+    }
+    return x->config.sync ? crl_grad_sync_progress(x->config.sync) : CRL_STATUS_OK;
+}
+
+static crl_status progress_sync(void *sync) {
+    return crl_grad_sync_progress(sync);
+}
+
+static void profile(const crl_executor *x, int node, int phase, int64_t begin_ns) {
+    if (x->profile_ns) {
+        x->profile_ns[node * CRL_PHASES + phase] += crl_clock_ns() - begin_ns;
+    }
+}
+
+static crl_status run_forward(action_call *a) {
+    crl_executor *x = a->x;
+    a->scratch = x->workspace + a->local->layout->forward_bytes;
+    for (int n = a->local->layout->first; n < a->local->layout->last; n++) {
+        const crl_node *node = &x->config.plan->graph->node[n];
+        if (node->layer->is_input) {
+            continue;
+        }
+        const int64_t begin_ns = x->profile_ns ? crl_clock_ns() : 0;
+        crl_layer_call call = begin_call(a, n);
+        for (int i = 0; i < node->spec.inputs; i++) {
+            call.x[i] = locate_value(a, node->input[i]);
+        }
+        for (int o = 0; o < node->spec.outputs; o++) {
+            call.y[o] =
+                locate(x, a->local, a->micro_batch, a->local->layout->value[node->output[o]]);
+        }
+        CRL_TRY(node->layer->forward(&call));
+        profile(x, n, CRL_PHASE_FORWARD, begin_ns);
+        CRL_TRY(progress(x));
+    }
+    return CRL_STATUS_OK;
+}
+
+/* Fills in what backward of node n reads and writes; returns whether any dx is wanted. */
+static bool begin_backward(const action_call *a, int n, crl_layer_call *call) {
+    const crl_executor *x = a->x;
+    const crl_stage_layout *layout = a->local->layout;
+    const crl_node *node = &x->config.plan->graph->node[n];
+    const uint32_t inputs = node->spec.input_needs_inputs | node->spec.weight_needs_inputs;
+    const uint32_t outputs = node->spec.input_needs_outputs | node->spec.weight_needs_outputs;
+    bool wanted = false;
+    for (int i = 0; i < node->spec.inputs; i++) {
+        const int value = node->input[i];
+        call->x[i] = inputs >> i & 1u ? locate_value(a, value) : NULL;
+        if (crl_graph_slot_has_gradient(x->config.plan->graph, n, i)) {
+            call->dx[i] = locate(x, a->local, a->micro_batch, layout->gradient[value]);
+            call->dx_accumulate[i] =
+                layout->accumulate[(n - layout->first) * CRL_LAYER_MAX_INPUTS + i];
+            wanted = true;
+        }
+    }
+    for (int o = 0; o < node->spec.outputs; o++) {
+        const int value = node->output[o];
+        call->y[o] =
+            outputs >> o & 1u ? locate(x, a->local, a->micro_batch, layout->value[value]) : NULL;
+        call->dy[o] = locate(x, a->local, a->micro_batch, layout->gradient[value]);
+    }
+    return wanted;
+}
+
+static void begin_weight(const action_call *a, int n, crl_layer_call *call) {
+    const int m = a->x->config.first_micro_batch + a->micro_batch;
+    for (int p = 0; p < call->spec->params; p++) {
+        call->dw[p] = crl_grad_sync_target(a->x->config.sync, n, p, m, &call->dw_accumulate);
+    }
+}
+
+static crl_status run_node_backward(action_call *a, int n, bool input, bool weight) {
+    crl_executor *x = a->x;
+    const crl_node *node = &x->config.plan->graph->node[n];
+    crl_layer_call call = begin_call(a, n);
+    const bool wanted = begin_backward(a, n, &call);
+    const int64_t begin_ns = x->profile_ns ? crl_clock_ns() : 0;
+    input = input && wanted;
+    weight = weight && node->spec.params > 0;
+    if (weight) {
+        begin_weight(a, n, &call);
+    }
+    if (input && weight && node->layer->backward) {
+        CRL_TRY(node->layer->backward(&call));
+        profile(x, n, CRL_PHASE_INPUT, begin_ns);
+    } else {
+        if (input) {
+            CRL_TRY(node->layer->backward_input(&call));
+            profile(x, n, CRL_PHASE_INPUT, begin_ns);
+        }
+        if (weight) {
+            const int64_t weight_ns = x->profile_ns ? crl_clock_ns() : 0;
+            CRL_TRY(node->layer->backward_weight(&call));
+            profile(x, n, CRL_PHASE_WEIGHT, weight_ns);
+        }
+    }
+    if (weight) {
+        CRL_TRY(
+            crl_grad_sync_done(x->config.sync, n, x->config.first_micro_batch + a->micro_batch));
+    }
+    return progress(x);
+}
+
+static crl_status run_backward(action_call *a, bool input, bool weight) {
+    a->scratch = a->x->workspace + a->local->layout->backward_bytes;
+    for (int n = a->local->layout->last - 1; n >= a->local->layout->first; n--) {
+        if (!a->x->config.plan->graph->node[n].layer->is_input) {
+            CRL_TRY(run_node_backward(a, n, input, weight));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status run_compute(crl_executor *x, crl_executor_step *step, const crl_action *action) {
+    action_call a = {x, step, &x->local[x->local_of_stage[action->stage]], action->micro_batch,
+                     NULL};
+    const int64_t begin_ns = crl_clock_ns();
+    switch (action->kind) {
+    case CRL_ACTION_FORWARD:
+        CRL_TRY(run_forward(&a));
+        break;
+    case CRL_ACTION_BACKWARD:
+        CRL_TRY(run_backward(&a, true, true));
+        break;
+    case CRL_ACTION_INPUT:
+        CRL_TRY(run_backward(&a, true, false));
+        break;
+    default:
+        CRL_TRY(run_backward(&a, false, true));
+        break;
+    }
+    step->busy_ns += crl_clock_ns() - begin_ns;
+    return CRL_STATUS_OK;
+}
+
+/* The buffer of a message on the side of `stage`. */
+static void *message_buffer(const crl_executor *x, const crl_message *message, int stage) {
+    const crl_local_stage *local = &x->local[x->local_of_stage[stage]];
+    const int value = x->config.plan->edge[message->edge].value;
+    const crl_place place =
+        (message->gradient ? local->layout->gradient : local->layout->value)[value];
+    return locate(x, local, message->micro_batch, place);
+}
+
+/* Both stages are on this rank: the later of the two sides copies. */
+static void run_local_message(crl_executor *x, const crl_message *message, int index) {
+    const crl_edge *edge = &x->config.plan->edge[message->edge];
+    if (!x->reached[index]) {
+        x->reached[index] = true;
+        return;
+    }
+    x->reached[index] = false;
+    const int from = message->gradient ? edge->to : edge->from;
+    const int to = message->gradient ? edge->from : edge->to;
+    memcpy(message_buffer(x, message, to), message_buffer(x, message, from), message->bytes);
+}
+
+static crl_status wait_message(crl_executor *x, const crl_action *action, crl_request *request) {
+    const crl_message *message = &x->config.program->message[action->message];
+    bool done = false;
+    CRL_TRY(crl_comm_test(x->comm, request, &done));
+    if (done) {
+        return CRL_STATUS_OK;
+    }
+    char what[96];
+    snprintf(what, sizeof what, "%s %s stage %d, micro-batch %d",
+             message->gradient ? "gradient" : "activation",
+             action->kind == CRL_ACTION_WAIT_SEND ? "of" : "for", action->stage,
+             x->config.first_micro_batch + message->micro_batch);
+    return crl_comm_wait(x->comm, request, what, x->config.sync ? progress_sync : NULL,
+                         x->config.sync);
+}
+
+static crl_status run_message(crl_executor *x, const crl_action *action) {
+    const crl_message *message = &x->config.program->message[action->message];
+    const bool sending = action->kind == CRL_ACTION_SEND || action->kind == CRL_ACTION_WAIT_SEND;
+    crl_request *request = &x->request[action->message * 2 + (sending ? 0 : 1)];
+    const bool waiting =
+        action->kind == CRL_ACTION_WAIT_SEND || action->kind == CRL_ACTION_WAIT_RECV;
+    if (message->from == message->to) {
+        if (!waiting) {
+            run_local_message(x, message, action->message);
+        }
+        return CRL_STATUS_OK;
+    }
+    if (waiting) {
+        return wait_message(x, action, request);
+    }
+    const int peer =
+        crl_mesh_rank(x->config.mesh, (crl_coordinates){sending ? message->to : message->from,
+                                                        x->config.replica, 0});
+    void *buffer = message_buffer(x, message, action->stage);
+    const int tag = CRL_TAG_ACTION | action->message;
+    x->watched = request;
+    return sending ? crl_comm_send(x->comm, peer, tag, buffer, message->bytes, request)
+                   : crl_comm_recv(x->comm, peer, tag, buffer, message->bytes, request);
+}
+
+crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
+    const crl_action_list *list = &x->config.program->position[x->config.position];
+    const int64_t begin_ns = crl_clock_ns();
+    step->busy_ns = 0;
+    x->watched = NULL;
+    memset(step->loss, 0, (size_t)crl_executor_micro_batches(x) * sizeof *step->loss);
+    for (int i = 0; i < list->count; i++) {
+        const crl_action *action = &list->action[i];
+        if (action->message >= 0) {
+            CRL_TRY(run_message(x, action));
+        } else if (action->kind <= CRL_ACTION_WEIGHT) {
+            CRL_TRY(run_compute(x, step, action));
+        } /* REDUCE and STEP are done by the caller, after the last action */
+    }
+    step->span_ns = crl_clock_ns() - begin_ns;
+    return CRL_STATUS_OK;
+}
+
+const void *crl_executor_value(const crl_executor *x, int value) {
+    const int stage =
+        crl_plan_stage_of(x->config.plan, x->config.plan->graph->value[value].producer);
+    const crl_local_stage *local = &x->local[x->local_of_stage[stage]];
+    return locate(x, local, 0, local->layout->value[value]);
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradient summing; see grad_sync.h. Buckets are ranges of the flat gradient, cut from the end of
+ * every stage backwards, and are started in that fixed order on all replicas, a few at a time.
+ */
+#include "engine/run/grad_sync.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/run/memory_plan.h"
+
+enum { IN_FLIGHT = 4, REPLICA_CHANNEL = 1, MAX_USES = 64 };
+
+typedef struct bucket {
+    int64_t offset, count; /* elements */
+    int pending;           /* uses that are not complete */
+    int uses;
+} bucket;
+
+/* An all-reduce object and what it works on. */
+typedef struct flight {
+    crl_allreduce *allreduce;
+    int bucket; /* -1: free */
+    int nodes;
+    crl_lane_node node[CRL_MAX_LANE_NODES];
+} flight;
+
+/* Lanes of one use that are complete. */
+typedef struct use_state {
+    int nodes, lanes_done;
+    crl_lane_node node[CRL_MAX_LANE_NODES];
+} use_state;
+
+/* One use of a tied parameter as this rank sees it. */
+typedef struct tied_use {
+    int param, use;
+    int local;           /* index of the local use; -1: received */
+    int position;        /* that holds it */
+    size_t offset_bytes; /* of the received copy */
+    float *data;
+} tied_use;
+
+struct crl_grad_sync {
+    crl_grad_sync_config config;
+    crl_comm *comm;
+    crl_range lanes, micro_batches; /* of this replica, in the whole step */
+    use_state *use;
+    int buckets, next;
+    bucket *bucket;
+    flight flight[IN_FLIGHT];
+    crl_group group;
+    int *member, *lane_first;
+    int tied_count;
+    tied_use *tied; /* grouped by parameter, uses ascending */
+    crl_request *request;
+    size_t received_bytes, staging_bytes;
+    char *staging;
+};
+
+static crl_allreduce_config allreduce_config(const crl_grad_sync *sync, int index) {
+    int64_t largest = 0;
+    for (int b = 0; b < sync->buckets; b++) {
+        largest = sync->bucket[b].count > largest ? sync->bucket[b].count : largest;
+    }
+    return (crl_allreduce_config){.group = &sync->group,
+                                  .reduce = sync->config.kernels->reduce,
+                                  .channel = index,
+                                  .max_count = largest,
+                                  .segment_bytes = sync->config.segment_bytes,
+                                  .lanes = sync->config.lanes,
+                                  .lane_first = sync->lane_first};
+}
+
+/* Cuts [start, end) into buckets, from the end. */
+static void cut_buckets(crl_grad_sync *sync, int64_t start, int64_t end, int64_t size) {
+    while (end > start) {
+        const int64_t from = end - start > size ? end - size : start;
+        sync->bucket[sync->buckets++] = (bucket){from, end - from, 0, 0};
+        end = from;
+    }
+}
+
+static crl_status plan_buckets(crl_grad_sync *sync) {
+    const crl_params *params = sync->config.params;
+    const int64_t size = sync->config.bucket_bytes >= 64 ? sync->config.bucket_bytes / 64 * 16 : 16;
+    const size_t most = (size_t)(params->gradient_elements / size + params->uses + 1);
+    CRL_TRY(crl_alloc(&sync->bucket, most, sizeof *sync->bucket));
+    for (int u = params->uses - 1; u >= 0;) {
+        const int stage = params->use[u].stage;
+        int first = u;
+        while (first > 0 && params->use[first - 1].stage == stage) {
+            first--;
+        }
+        const int64_t end =
+            u + 1 < params->uses ? params->use[u + 1].offset : params->gradient_elements;
+        cut_buckets(sync, params->use[first].offset, end, size);
+        u = first - 1;
+    }
+    for (int b = 0; b < sync->buckets; b++) {
+        bucket *k = &sync->bucket[b];
+        for (int u = 0; u < params->uses; u++) {
+            const crl_local_use *use = &params->use[u];
+            k->uses +=
+                use->offset < k->offset + k->count && k->offset < use->offset + use->elements;
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static bool holds_use_of(const crl_params *params, int param) {
+    return params->weight_offset[param] >= 0;
+}
+
+static int local_use_of(const crl_params *params, int param, int use) {
+    for (int u = 0; u < params->uses; u++) {
+        if (params->use[u].param == param && params->use[u].use == use) {
+            return u;
+        }
+    }
+    return -1;
+}
+
+static crl_status plan_tied(crl_grad_sync *sync) {
+    const crl_params *params = sync->config.params;
+    const crl_graph *graph = params->graph;
+    size_t total = 0;
+    for (int p = 0; p < graph->params; p++) {
+        total +=
+            graph->param[p].uses > 1 && holds_use_of(params, p) ? (size_t)graph->param[p].uses : 0;
+    }
+    CRL_TRY(crl_alloc(&sync->tied, total, sizeof *sync->tied));
+    CRL_TRY(crl_alloc(&sync->request, total * (size_t)sync->config.mesh->pipeline + total,
+                      sizeof *sync->request));
+    for (int p = 0; p < graph->params; p++) {
+        const crl_param *param = &graph->param[p];
+        if (param->uses > MAX_USES) {
+            return CRL_FAIL(UNSUPPORTED, "parameter %s is used by %d nodes, expected at most %d",
+                            param->name, param->uses, MAX_USES);
+        }
+        for (int u = 0; param->uses > 1 && holds_use_of(params, p) && u < param->uses; u++) {
+            const int stage = crl_plan_stage_of(sync->config.plan, param->use[u].node);
+            tied_use *t = &sync->tied[sync->tied_count++];
+            *t = (tied_use){p,
+                            u,
+                            local_use_of(params, p, u),
+                            sync->config.plan->stage[stage].position,
+                            sync->received_bytes,
+                            NULL};
+            if (t->local < 0) {
+                sync->received_bytes += crl_memory_round((size_t)param->elements * sizeof(float));
+            }
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status plan_group(crl_grad_sync *sync) {
+    const crl_mesh *mesh = sync->config.mesh;
+    CRL_TRY(crl_alloc(&sync->member, (size_t)mesh->data, sizeof(int)));
+    CRL_TRY(crl_alloc(&sync->lane_first, (size_t)mesh->data + 1, sizeof(int)));
+    for (int r = 0; r < mesh->data; r++) {
+        const crl_range lanes = crl_replica_lanes(r, mesh->data, sync->config.lanes);
+        sync->member[r] = crl_mesh_rank(mesh, (crl_coordinates){sync->config.position, r, 0});
+        sync->lane_first[r] = lanes.first;
+        sync->lane_first[r + 1] = lanes.last;
+    }
+    sync->group =
+        (crl_group){NULL, sync->member, mesh->data, sync->config.replica, REPLICA_CHANNEL};
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config *config) {
+    crl_status status = CRL_STATUS_OK;
+    crl_grad_sync *sync = NULL;
+    CRL_TRY_OUT(crl_alloc(&sync, 1, sizeof *sync));
+    sync->config = *config;
+    for (int f = 0; f < IN_FLIGHT; f++) {
+        sync->flight[f].bucket = -1;
+    }
+    sync->lanes = crl_replica_lanes(config->replica, config->mesh->data, config->lanes);
+    sync->micro_batches = crl_replica_micro_batches(config->replica, config->mesh->data,
+                                                    config->lanes, config->micro_batches);
+    CRL_TRY_OUT(crl_alloc(&sync->use, (size_t)config->params->uses, sizeof *sync->use));
+    CRL_TRY_OUT(plan_buckets(sync));
+    CRL_TRY_OUT(plan_tied(sync));
+    CRL_TRY_OUT(plan_group(sync));
+    if (config->mesh->data > 1 && sync->buckets > 0) {
+        const crl_allreduce_config allreduce = allreduce_config(sync, 0);
+        sync->staging_bytes = crl_memory_round(config->algorithm->scratch_bytes(&allreduce));
+    }
+    *out = sync;
+    sync = NULL;
+out:
+    crl_grad_sync_destroy(sync);
+    return status;
+}
+
+void crl_grad_sync_destroy(crl_grad_sync *sync) {
+    if (!sync) {
+        return;
+    }
+    for (int f = 0; f < IN_FLIGHT; f++) {
+        if (sync->flight[f].allreduce) {
+            sync->config.algorithm->destroy(sync->flight[f].allreduce);
+        }
+    }
+    crl_free(sync->use);
+    crl_free(sync->bucket);
+    crl_free(sync->tied);
+    crl_free(sync->request);
+    crl_free(sync->member);
+    crl_free(sync->lane_first);
+    crl_free(sync);
+}
+
+size_t crl_grad_sync_bytes(const crl_grad_sync *sync) {
+    return sync->received_bytes + IN_FLIGHT * sync->staging_bytes;
+}
+
+crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory) {
+    char *at = memory;
+    sync->comm = sync->group.comm = comm;
+    for (int t = 0; t < sync->tied_count; t++) {
+        const int local = sync->tied[t].local;
+        sync->tied[t].data =
+            local >= 0 ? sync->config.params->gradients + sync->config.params->use[local].offset
+                       : (float *)(void *)(at + sync->tied[t].offset_bytes);
+    }
+    at += sync->received_bytes;
+    for (int f = 0; f < IN_FLIGHT && sync->config.mesh->data > 1 && sync->buckets > 0; f++) {
+        crl_allreduce_config config = allreduce_config(sync, f);
+        config.scratch = at + (size_t)f * sync->staging_bytes;
+        CRL_TRY(sync->config.algorithm->create(&sync->flight[f].allreduce, &config));
+    }
+    return CRL_STATUS_OK;
+}
+
+void crl_grad_sync_begin(crl_grad_sync *sync) {
+    sync->next = 0;
+    for (int u = 0; u < sync->config.params->uses; u++) {
+        sync->use[u].nodes = sync->use[u].lanes_done = 0;
+    }
+    const bool idle = sync->lanes.first == sync->lanes.last; /* nothing of this step is ours */
+    for (int b = 0; b < sync->buckets; b++) {
+        sync->bucket[b].pending = idle ? 0 : sync->bucket[b].uses;
+    }
+}
+
+static crl_range lane_of(const crl_grad_sync *sync, int m, int *out_lane) {
+    for (int lane = sync->lanes.first; lane < sync->lanes.last; lane++) {
+        const crl_range r =
+            crl_lane_micro_batches(lane, sync->config.lanes, sync->config.micro_batches);
+        if (m < r.last) {
+            *out_lane = lane;
+            return r;
+        }
+    }
+    CRL_ASSERT(!"micro-batch of another replica");
+    return (crl_range){0, 0};
+}
+
+float *crl_grad_sync_target(const crl_grad_sync *sync, int node, int slot, int m,
+                            bool *out_accumulate) {
+    const crl_params *params = sync->config.params;
+    const int u = params->first_use[node] + slot;
+    int lane = 0;
+    *out_accumulate = m > lane_of(sync, m, &lane).first;
+    return params->gradients + sync->use[u].nodes * params->gradient_elements +
+           params->use[u].offset;
+}
+
+static void complete_use(crl_grad_sync *sync, int u) {
+    const crl_local_use *use = &sync->config.params->use[u];
+    for (int b = 0; b < sync->buckets; b++) {
+        bucket *k = &sync->bucket[b];
+        if (use->offset < k->offset + k->count && k->offset < use->offset + use->elements) {
+            k->pending--;
+        }
+    }
+}
+
+crl_status crl_grad_sync_done(crl_grad_sync *sync, int node, int m) {
+    const crl_params *params = sync->config.params;
+    int lane = 0;
+    if (m + 1 < lane_of(sync, m, &lane).last) {
+        return CRL_STATUS_OK;
+    }
+    for (int slot = 0; slot < params->graph->node[node].spec.params; slot++) {
+        const int u = params->first_use[node] + slot;
+        use_state *state = &sync->use[u];
+        float *data =
+            params->gradients + state->nodes * params->gradient_elements + params->use[u].offset;
+        CRL_TRY(crl_lane_push(state->node, &state->nodes, lane, data, params->use[u].elements,
+                              sync->config.kernels->reduce, NULL));
+        if (++state->lanes_done == sync->lanes.last - sync->lanes.first) {
+            complete_use(sync, u);
+        }
+    }
+    return crl_grad_sync_progress(sync);
+}
+
+static int first_use_in(const crl_grad_sync *sync, const bucket *k) {
+    const crl_params *params = sync->config.params;
+    int u = 0;
+    while (u + 1 < params->uses && params->use[u].offset + params->use[u].elements <= k->offset) {
+        u++;
+    }
+    return u;
+}
+
+static crl_status start_bucket(crl_grad_sync *sync, flight *f) {
+    const crl_params *params = sync->config.params;
+    const bucket *k = &sync->bucket[sync->next];
+    const use_state *state = &sync->use[first_use_in(sync, k)];
+    f->nodes = state->nodes;
+    for (int i = 0; i < f->nodes; i++) {
+        f->node[i] = state->node[i];
+        f->node[i].data = params->gradients + i * params->gradient_elements + k->offset;
+    }
+    f->bucket = sync->next++;
+    if (sync->config.mesh->data == 1) {
+        f->bucket = -1; /* one replica's lanes have combined to one sum already */
+        return CRL_STATUS_OK;
+    }
+    return sync->config.algorithm->start(f->allreduce, f->node, f->nodes,
+                                         params->gradients + k->offset, k->count);
+}
+
+crl_status crl_grad_sync_progress(crl_grad_sync *sync) {
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        flight *f = &sync->flight[i];
+        bool done = false;
+        int peer = -1;
+        if (f->bucket >= 0) {
+            CRL_TRY(sync->config.algorithm->progress(f->allreduce, &done, &peer));
+            f->bucket = done ? -1 : f->bucket;
+        }
+    }
+    while (sync->next < sync->buckets && sync->bucket[sync->next].pending == 0 &&
+           sync->flight[sync->next % IN_FLIGHT].bucket < 0) {
+        CRL_TRY(start_bucket(sync, &sync->flight[sync->next % IN_FLIGHT]));
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status finish_buckets(crl_grad_sync *sync) {
+    for (int b = 0; b < sync->buckets; b++) {
+        flight *f = &sync->flight[b % IN_FLIGHT];
+        CRL_TRY(crl_grad_sync_progress(sync));
+        if (b >= sync->next) {
+            return CRL_FAIL(INTERNAL, "gradient bucket %d is incomplete at the end of the step", b);
+        }
+        if (f->bucket == b) {
+            char what[64];
+            snprintf(what, sizeof what, "sum of gradient bucket %d of position %d", b,
+                     sync->config.position);
+            CRL_TRY(crl_allreduce_wait(sync->config.algorithm, f->allreduce, sync->comm, what));
+            f->bucket = -1;
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+/* A position that holds several uses of a parameter is sent to once. */
+static bool first_of_position(const crl_grad_sync *sync, int t) {
+    for (int o = t - sync->tied[t].use; o < t; o++) {
+        if (sync->tied[o].position == sync->tied[t].position) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sends this rank's uses to, and receives the others' from, the positions that share a parameter.
+ */
+static crl_status exchange_tied(crl_grad_sync *sync, int *out_requests) {
+    const crl_mesh *mesh = sync->config.mesh;
+    int requests = 0;
+    for (int t = 0; t < sync->tied_count; t++) {
+        const tied_use *mine = &sync->tied[t];
+        const size_t bytes =
+            (size_t)sync->config.params->graph->param[mine->param].elements * sizeof(float);
+        const int tag = CRL_TAG_USER | (mine->param * MAX_USES + mine->use);
+        if (mine->local < 0) {
+            const int from =
+                crl_mesh_rank(mesh, (crl_coordinates){mine->position, sync->config.replica, 0});
+            CRL_TRY(crl_comm_recv(sync->comm, from, tag, mine->data, bytes,
+                                  &sync->request[requests++]));
+            continue;
+        }
+        for (int o = 0; o < sync->tied_count; o++) {
+            const tied_use *other = &sync->tied[o];
+            if (other->param != mine->param || other->local >= 0 || !first_of_position(sync, o)) {
+                continue;
+            }
+            const int to =
+                crl_mesh_rank(mesh, (crl_coordinates){other->position, sync->config.replica, 0});
+            CRL_TRY(
+                crl_comm_send(sync->comm, to, tag, mine->data, bytes, &sync->request[requests++]));
+        }
+    }
+    *out_requests = requests;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_grad_sync_finish(crl_grad_sync *sync) {
+    const crl_graph *graph = sync->config.params->graph;
+    int requests = 0;
+    CRL_TRY(finish_buckets(sync));
+    CRL_TRY(exchange_tied(sync, &requests));
+    for (int r = 0; r < requests; r++) {
+        CRL_TRY(crl_comm_wait(sync->comm, &sync->request[r], "gradient of a tied parameter", NULL,
+                              NULL));
+    }
+    for (int t = 0; t < sync->tied_count; t++) {
+        if (sync->tied[t].use > 0) {
+            float *sum = sync->tied[t - sync->tied[t].use].data;
+            CRL_TRY(sync->config.kernels->reduce->add(NULL, sum, sync->tied[t].data,
+                                                      graph->param[sync->tied[t].param].elements));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+const float *crl_grad_sync_gradient(const crl_grad_sync *sync, int param) {
+    const crl_params *params = sync->config.params;
+    for (int t = 0; t < sync->tied_count; t++) {
+        if (sync->tied[t].param == param && sync->tied[t].use == 0) {
+            return sync->tied[t].data;
+        }
+    }
+    return params->gradients + params->use[local_use_of(params, param, 0)].offset;
+}

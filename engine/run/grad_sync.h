@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Summing gradients: micro-batches into lanes, lanes into the canonical tree, replicas by
+ * all-reduce of buckets that start while backward still runs, tied uses at the end.
+ *
+ * Lanes of this rank fill a small stack of buffers: when a lane is complete for a parameter it is
+ * pushed, and siblings are combined at once, so K lanes need about log2(K) + 1 buffers, not K.
+ */
+#pragma once
+
+#include "engine/comm/collective.h"
+#include "engine/comm/mesh.h"
+#include "engine/run/params.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_grad_sync crl_grad_sync;
+
+typedef struct crl_grad_sync_config {
+    const crl_plan *plan;
+    const crl_params *params; /* lent */
+    const crl_kernels *kernels;
+    const crl_mesh *mesh;
+    int position, replica;
+    int lanes, micro_batches; /* of the whole step */
+    const crl_allreduce_algorithm *algorithm;
+    int64_t bucket_bytes, segment_bytes;
+} crl_grad_sync_config;
+
+/* Plans buckets and buffers; needs no other rank. */
+CRL_NODISCARD crl_status crl_grad_sync_create(crl_grad_sync **out,
+                                              const crl_grad_sync_config *config);
+void crl_grad_sync_destroy(crl_grad_sync *sync);
+/* Of the received gradients of tied uses and the all-reduces' staging. */
+size_t crl_grad_sync_bytes(const crl_grad_sync *sync);
+/* Gives it its memory (crl_grad_sync_bytes) and the job. */
+CRL_NODISCARD crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory);
+
+/* At the beginning of a step. */
+void crl_grad_sync_begin(crl_grad_sync *sync);
+/* Where node's parameter `slot` adds its gradient of global micro-batch `m`. */
+float *crl_grad_sync_target(const crl_grad_sync *sync, int node, int slot, int m,
+                            bool *out_accumulate);
+/* The node's gradients of micro-batch m are there. Starts buckets that became complete. */
+CRL_NODISCARD crl_status crl_grad_sync_done(crl_grad_sync *sync, int node, int m);
+/* Moves transfers on; cheap when there are none. */
+CRL_NODISCARD crl_status crl_grad_sync_progress(crl_grad_sync *sync);
+/* Collective: all ranks. Waits for all sums. */
+CRL_NODISCARD crl_status crl_grad_sync_finish(crl_grad_sync *sync);
+/* The complete summed gradient of a parameter of this rank; lent until the next begin. */
+const float *crl_grad_sync_gradient(const crl_grad_sync *sync, int param);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offsets and initial values of a rank's parameters. */
+#include "engine/run/params.h"
+
+#include "engine/base/alloc.h"
+#include "engine/base/rng.h"
+
+enum { ALIGN_ELEMENTS = CRL_ALIGN_BYTES / sizeof(float) };
+
+static int64_t padded(int64_t elements) {
+    return (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
+static void add_node(crl_params *params, int node_index, int stage) {
+    const crl_node *node = &params->graph->node[node_index];
+    for (int p = 0; p < node->spec.params; p++) {
+        const int param = node->param[p];
+        const int64_t elements = params->graph->param[param].elements;
+        if (params->weight_offset[param] < 0) {
+            params->weight_offset[param] = params->weight_elements;
+            params->weight_elements += padded(elements);
+        }
+        if (p == 0) {
+            params->first_use[node_index] = params->uses;
+        }
+        params->use[params->uses++] = (crl_local_use){
+            param, node->use[p], node_index, stage, params->gradient_elements, elements};
+        params->gradient_elements += padded(elements);
+    }
+}
+
+crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position, int lane_buffers,
+                             int states) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_graph *graph = plan->graph;
+    crl_params *params = NULL;
+    CRL_TRY_OUT(crl_alloc(&params, 1, sizeof *params));
+    params->graph = graph;
+    params->lane_buffers = lane_buffers;
+    params->states = states;
+    CRL_TRY_OUT(crl_alloc(&params->weight_offset, (size_t)graph->params, sizeof(int64_t)));
+    CRL_TRY_OUT(crl_alloc(&params->first_use, (size_t)graph->nodes, sizeof(int)));
+    CRL_TRY_OUT(
+        crl_alloc(&params->use, (size_t)graph->nodes * CRL_LAYER_MAX_PARAMS, sizeof *params->use));
+    for (int p = 0; p < graph->params; p++) {
+        params->weight_offset[p] = -1;
+    }
+    for (int n = 0; n < graph->nodes; n++) {
+        params->first_use[n] = -1;
+    }
+    for (int s = 0; s < plan->stages; s++) {
+        for (int n = plan->stage[s].first; n < plan->stage[s].last; n++) {
+            if (plan->stage[s].position == position) {
+                add_node(params, n, s);
+            }
+        }
+    }
+    *out = params;
+    params = NULL;
+out:
+    crl_params_destroy(params);
+    return status;
+}
+
+void crl_params_destroy(crl_params *params) {
+    if (params) {
+        crl_free(params->weight_offset);
+        crl_free(params->first_use);
+        crl_free(params->use);
+        crl_free(params);
+    }
+}
+
+size_t crl_params_weights_bytes(const crl_params *params) {
+    return (size_t)params->weight_elements * sizeof(float);
+}
+
+size_t crl_params_gradients_bytes(const crl_params *params) {
+    return (size_t)params->gradient_elements * sizeof(float) * (size_t)params->lane_buffers;
+}
+
+size_t crl_params_states_bytes(const crl_params *params) {
+    return crl_params_weights_bytes(params) * (size_t)params->states;
+}
+
+float *crl_params_weight(const crl_params *params, int param) {
+    const int64_t offset = params->weight_offset[param];
+    return offset < 0 ? NULL : params->weights + offset;
+}
+
+float *crl_params_state(const crl_params *params, int state, int param) {
+    const int64_t offset = params->weight_offset[param];
+    return offset < 0 || state >= params->states ? NULL : params->state[state] + offset;
+}
+
+crl_status crl_params_init(const crl_params *params, uint64_t seed) {
+    for (int p = 0; p < params->graph->params; p++) {
+        const crl_param *param = &params->graph->param[p];
+        float *w = crl_params_weight(params, p);
+        const crl_rng rng = {seed, CRL_RNG_INIT, (uint32_t)p, 0, 0};
+        if (!w) {
+            continue;
+        }
+        switch (param->spec.init) {
+        case CRL_INIT_ZEROS:
+        case CRL_INIT_ONES:
+            for (int64_t i = 0; i < param->elements; i++) {
+                w[i] = param->spec.init == CRL_INIT_ONES ? 1.0f : 0.0f;
+            }
+            break;
+        case CRL_INIT_NORMAL:
+            crl_rng_fill_normal(&rng, w, param->elements, 0.0f, (float)param->spec.init_scale);
+            break;
+        case CRL_INIT_UNIFORM:
+            crl_rng_fill_uniform(&rng, w, param->elements, -(float)param->spec.init_scale,
+                                 (float)param->spec.init_scale);
+            break;
+        default:
+            return CRL_FAIL(INTERNAL, "parameter %s: unknown kind of initial value", param->name);
+        }
+    }
+    return CRL_STATUS_OK;
+}

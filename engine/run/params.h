@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parameters one rank holds: flat arrays for weights, summed gradients (one copy per lane
+ * buffer) and optimizer state. A parameter used by several nodes (tied) has one weight per rank but
+ * a gradient per use, because uses are summed in one fixed order wherever they live.
+ *
+ * Gradients lie by stage, then node, so that a stage's flat range fills from its end during
+ * backward.
+ */
+#pragma once
+
+#include "engine/ir/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One use of a parameter by a node of this rank. */
+typedef struct crl_local_use {
+    int param, use; /* of the graph: graph->param[param].use[use] */
+    int node, stage;
+    int64_t offset; /* elements into a gradient buffer, a multiple of 16 */
+    int64_t elements;
+} crl_local_use;
+
+typedef struct crl_params {
+    const crl_graph *graph;
+    int64_t *weight_offset;  /* (params) elements into weights; -1: not on this rank */
+    int64_t weight_elements; /* padded */
+    int uses;
+    crl_local_use *use;        /* ascending offset */
+    int *first_use;            /* (nodes) index of a node's first local use; -1: none */
+    int64_t gradient_elements; /* of one lane buffer, padded */
+    int lane_buffers;
+    int states; /* optimizer arrays, each as large as weights */
+    /* Memory; bound after the reservation. */
+    float *weights, *gradients;
+    float *state[2];
+} crl_params;
+
+/* Offsets for the stages whose plan position is `position`. lane_buffers 0: no training. */
+CRL_NODISCARD crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position,
+                                           int lane_buffers, int states);
+void crl_params_destroy(crl_params *params);
+size_t crl_params_weights_bytes(const crl_params *params);
+size_t crl_params_gradients_bytes(const crl_params *params);
+size_t crl_params_states_bytes(const crl_params *params);
+/* Lends. NULL when not on this rank. */
+float *crl_params_weight(const crl_params *params, int param);
+float *crl_params_state(const crl_params *params, int state, int param);
+/* Fills the weights: a function of seed and parameter index alone. */
+CRL_NODISCARD crl_status crl_params_init(const crl_params *params, uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option tables of all sections, and the checks that need more than one value. */
+#include "engine/run/settings.h"
+
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/registry.h"
+#include "engine/comm/collective.h"
+
+#define ROW(type_, struct_, field_, name_, value_, low, high, help_)                               \
+    {                                                                                              \
+        .name = name_, .value = value_, .help = help_, .type = &type_,                             \
+        .offset = offsetof(struct_, field_), .min = low, .max = high                               \
+    }
+
+static const double most = 1e15; /* of any count: exact as a double */
+
+typedef struct model_section {
+    const char *type;
+} model_section;
+
+static const crl_option model_table[] = {
+    {.name = "type",
+     .value = NULL,
+     .help = "which model; its own options follow in this section",
+     .type = &crl_option_text,
+     .offset = offsetof(model_section, type)},
+    {0}};
+
+#define DATA(type, field, name, value, help)                                                       \
+    ROW(type, crl_settings_data, field, name, value, 0, 0, help)
+static const crl_option data_table[] = {
+    DATA(crl_option_list, train, "train", "",
+         "files of the training set, e.g. [images.gz, labels.gz] or shards"),
+    DATA(crl_option_list, validation, "validation", "", "files of the validation set; empty: none"),
+    DATA(crl_option_text, format, "format", "auto",
+         "dataset format, or auto: by content (carole info lists them)"),
+    DATA(crl_option_bool, shuffle, "shuffle", "true", "a new order of samples every epoch"),
+    DATA(crl_option_text, tokenizer, "tokenizer", "none",
+         "how generate reads text: none, bytes, gpt2"),
+    DATA(crl_option_text, tokenizer_path, "tokenizer_path", "", "rank file of the gpt2 tokenizer"),
+    {0}};
+
+#define PARALLEL(type, field, name, value, low, high, help)                                        \
+    ROW(type, crl_settings_parallel, field, name, value, low, high, help)
+static const crl_option parallel_table[] = {
+    PARALLEL(crl_option_int, pipeline, "pipeline", "1", 1, 65535,
+             "pipeline width: devices a replica is cut into"),
+    PARALLEL(crl_option_int, data, "data", "1", 1, 65535,
+             "data-parallel width: replicas of the pipeline"),
+    PARALLEL(crl_option_int, virtual_stages, "virtual_stages", "1", 1, 1024,
+             "stages per device (schedule interleaved)"),
+    PARALLEL(crl_option_text, schedule, "schedule", "1f1b", 0, 0,
+             "order of the micro-batches: gpipe, 1f1b, interleaved"),
+    PARALLEL(crl_option_text, partitioner, "partitioner", "balance", 0, 0,
+             "who cuts the layers into stages: uniform, manual, balance"),
+    PARALLEL(crl_option_list, cuts, "cuts", "", 0, 0,
+             "partitioner manual: the first node of every stage but the first, e.g. [h2.ln1]"),
+    PARALLEL(crl_option_bytes, memory_limit_bytes, "memory_limit", "0", 0, 1e18,
+             "of a device; 0: none"),
+    {0}};
+
+#define TRAIN(type, field, name, value, low, high, help)                                           \
+    ROW(type, crl_settings_train, field, name, value, low, high, help)
+static const crl_option train_table[] = {
+    TRAIN(crl_option_int, steps, "steps", "0", 0, 4e9, "optimizer steps; 0: by epochs"),
+    TRAIN(crl_option_int, epochs, "epochs", "0", 0, 1e9,
+          "passes over the training set; 0: by steps"),
+    TRAIN(crl_option_int, global_batch, "global_batch", "32", 1, 1e9,
+          "samples of a step, over all replicas"),
+    TRAIN(crl_option_int, micro_batch, "micro_batch", "8", 1, 1e9,
+          "samples that go through the pipeline together"),
+    TRAIN(crl_option_int, seed, "seed", "1", 0, 9e15, "of initial weights, data order and dropout"),
+    TRAIN(crl_option_int, evaluate_every, "evaluate_every", "0", 0, 4e9,
+          "steps between validations; 0: at the end"),
+    TRAIN(crl_option_int, evaluate_batch, "evaluate_batch", "0", 0, 1e9,
+          "samples of a validation micro-batch; 0: micro_batch"),
+    TRAIN(crl_option_int, evaluate_steps, "evaluate_steps", "0", 0, 4e9,
+          "global batches of a validation; 0: the whole set"),
+    TRAIN(crl_option_int, checkpoint_every, "checkpoint_every", "0", 0, 4e9,
+          "steps between checkpoints; 0: at the end"),
+    TRAIN(crl_option_int, keep, "keep", "2", 0, 1e9, "checkpoints to keep; 0: all"),
+    TRAIN(crl_option_bool, profile, "profile", "false", 0, 0,
+          "balance by measured instead of counted costs"),
+    {0}};
+
+#define OPTIMIZER(type, field, name, value, low, high, help)                                       \
+    ROW(type, crl_settings_optimizer, field, name, value, low, high, help)
+static const char *const rate_schedules[] = {"constant", "linear", "cosine", NULL};
+static const crl_option optimizer_table[] = {
+    OPTIMIZER(crl_option_text, type, "type", "adamw", 0, 0,
+              "adamw or sgd; its own options follow in this section"),
+    OPTIMIZER(crl_option_double, learning_rate, "learning_rate", "0.0003", 0, 1e6,
+              "peak learning rate"),
+    OPTIMIZER(crl_option_double, minimum_rate, "minimum_rate", "0", 0, 1e6,
+              "at the end of linear and cosine"),
+    {.name = "rate_schedule",
+     .value = "constant",
+     .help = "after the warm-up",
+     .type = &crl_option_choice,
+     .offset = offsetof(crl_settings_optimizer, rate_schedule),
+     .choices = rate_schedules},
+    OPTIMIZER(crl_option_int, warmup_steps, "warmup_steps", "0", 0, 4e9, "linear warm-up from 0"),
+    OPTIMIZER(crl_option_double, clip, "clip", "0", 0, 1e18,
+              "largest global gradient norm; 0: no clipping"),
+    {0}};
+
+typedef struct numerics_section {
+    int64_t lanes;
+} numerics_section;
+static const crl_option numerics_table[] = {
+    ROW(crl_option_int, numerics_section, lanes, "lanes", "0", 0, 1 << 20,
+        "groups of micro-batches summed apart, a power of two: equal lanes give equal bits at any "
+        "data-parallel width up to it; 0: the width"),
+    {0}};
+
+#define COMM(type, field, name, value, low, high, help)                                            \
+    ROW(type, crl_settings_comm, field, name, value, low, high, help)
+static const crl_option comm_table[] = {
+    COMM(crl_option_text, transport, "transport", "local", 0, 0,
+         "local: ranks are threads; mpi: processes"),
+    COMM(crl_option_text, allreduce, "allreduce", "tree", 0, 0,
+         "tree: the same bits at any width; ring, halving: may differ between widths"),
+    COMM(crl_option_bytes, bucket_bytes, "bucket", "4MiB", 64, 1e12, "gradients reduced together"),
+    COMM(crl_option_bytes, segment_bytes, "segment", "0", 0, 1e12,
+         "size of a ring message; 0: chosen"),
+    COMM(crl_option_double, deadline_s, "deadline", "300", 0.001, 1e6, "seconds any wait may take"),
+    {0}};
+
+#define RUN(type, field, name, value, low, high, help)                                             \
+    ROW(type, crl_settings_run, field, name, value, low, high, help)
+static const crl_option run_table[] = {
+    RUN(crl_option_text, directory, "directory", "runs/carole", 0, 0, "log, checkpoints"),
+    RUN(crl_option_text, resume, "resume", "none", 0, 0,
+        "none, auto (newest of the directory), or a checkpoint"),
+    RUN(crl_option_int, threads, "threads", "0", 0, 4096,
+        "per rank; 0: cores / ranks of this machine"),
+    {0}};
+
+/* What the selecting sections need: registries in, chosen kinds out. */
+typedef struct selection {
+    const crl_registries *registries;
+    const crl_model_def *own_model;
+    crl_settings *settings;
+} selection;
+
+static crl_status select_model(void *context, const char *value, crl_arena *arena,
+                               const crl_option **out_table, void **out_options) {
+    selection *s = context;
+    const void *found = NULL;
+    if (s->own_model && strcmp(value, s->own_model->name) == 0) {
+        found = s->own_model;
+    } else {
+        CRL_TRY(crl_registry_find(&found, s->registries->models, "model", value));
+    }
+    s->settings->model = found;
+    s->settings->model_options = NULL;
+    *out_table = s->settings->model->options;
+    if (*out_table) {
+        CRL_TRY(crl_arena_alloc(arena, &s->settings->model_options, 1,
+                                s->settings->model->options_bytes));
+    }
+    *out_options = s->settings->model_options;
+    return CRL_STATUS_OK;
+}
+
+static crl_status select_optimizer(void *context, const char *value, crl_arena *arena,
+                                   const crl_option **out_table, void **out_options) {
+    selection *s = context;
+    const void *found = NULL;
+    CRL_TRY(crl_registry_find(&found, s->registries->optimizers, "optimizer", value));
+    s->settings->optimizer_kind = found;
+    s->settings->optimizer_options = NULL;
+    *out_table = s->settings->optimizer_kind->options;
+    if (*out_table) {
+        CRL_TRY(crl_arena_alloc(arena, &s->settings->optimizer_options, 1,
+                                s->settings->optimizer_kind->options_bytes));
+    }
+    *out_options = s->settings->optimizer_options;
+    return CRL_STATUS_OK;
+}
+
+enum { SECTIONS = 8 };
+
+/* The user's own model is the default for model.type: a copy of the row with that default. */
+static void fill_sections(crl_config_section section[SECTIONS + 1], crl_option own_model_table[2],
+                          selection *select) {
+    crl_settings *s = select->settings;
+    memcpy(own_model_table, model_table, sizeof model_table);
+    if (select->own_model) {
+        own_model_table[0].value = select->own_model->name;
+    }
+    const crl_config_section all[SECTIONS + 1] = {
+        {"model", "what is trained", own_model_table, &s->model_type, "type", select_model, select},
+        {"data", "what it is trained on", data_table, &s->data, NULL, NULL, NULL},
+        {"parallel", "the layout", parallel_table, &s->parallel, NULL, NULL, NULL},
+        {"train", "how long, how much at once", train_table, &s->train, NULL, NULL, NULL},
+        {"optimizer", "the update", optimizer_table, &s->optimizer, "type", select_optimizer,
+         select},
+        {"numerics", "what decides the bits", numerics_table, &s->lanes, NULL, NULL, NULL},
+        {"comm", "messages between ranks", comm_table, &s->comm, NULL, NULL, NULL},
+        {"run", "where it runs and leaves its results", run_table, &s->run, NULL, NULL, NULL},
+        {0}};
+    memcpy(section, all, sizeof all);
+}
+
+static crl_status check_together(crl_settings *s, const crl_registries *registries) {
+    char at[512];
+    const void *found = NULL;
+    const crl_config_source *source = &s->source;
+    if (s->lanes == 0) {
+        for (s->lanes = 1; s->lanes < s->parallel.data;) {
+            s->lanes *= 2;
+        }
+    }
+    if ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < s->parallel.data) {
+        return CRL_FAIL(INVALID,
+                        "%s: lanes are %lld, expected a power of two not below the data-parallel "
+                        "width %lld",
+                        crl_config_where(source, "numerics.lanes", at, sizeof at),
+                        (long long)s->lanes, (long long)s->parallel.data);
+    }
+    if (s->train.micro_batch > s->train.global_batch) {
+        return CRL_FAIL(INVALID, "%s: micro_batch is %lld, expected at most global_batch %lld",
+                        crl_config_where(source, "train.micro_batch", at, sizeof at),
+                        (long long)s->train.micro_batch, (long long)s->train.global_batch);
+    }
+    if ((double)s->optimizer.minimum_rate > s->optimizer.learning_rate) {
+        return CRL_FAIL(INVALID, "%s: minimum_rate is %g, expected at most learning_rate %g",
+                        crl_config_where(source, "optimizer.minimum_rate", at, sizeof at),
+                        s->optimizer.minimum_rate, s->optimizer.learning_rate);
+    }
+    const struct {
+        const void *const *registry;
+        const char *kind, *key, *name;
+    } named[] = {
+        {registries->schedules, "schedule", "parallel.schedule", s->parallel.schedule},
+        {registries->partitioners, "partitioner", "parallel.partitioner", s->parallel.partitioner},
+        {registries->transports, "transport", "comm.transport", s->comm.transport},
+        {crl_allreduce_algorithms, "all-reduce", "comm.allreduce", s->comm.allreduce}};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (crl_registry_find(&found, named[i].registry, named[i].kind, named[i].name)) {
+            char message[1024];
+            memcpy(message, crl_error_message(), sizeof message - 1);
+            message[sizeof message - 1] = '\0';
+            return CRL_FAIL(INVALID, "%s: %s",
+                            crl_config_where(source, named[i].key, at, sizeof at), message);
+        }
+    }
+    if (strcmp(s->data.format, "auto") != 0) {
+        CRL_TRY(crl_registry_find(&found, registries->datasets, "dataset format", s->data.format));
+    }
+    if (s->train.evaluate_batch == 0) {
+        s->train.evaluate_batch = s->train.micro_batch;
+    }
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
+                             const crl_model_def *model, const char *path, const char *const *sets,
+                             int set_count) {
+    crl_status status = CRL_STATUS_OK;
+    crl_settings *settings = NULL;
+    crl_config_section section[SECTIONS + 1];
+    crl_option own_model_table[2];
+    CRL_TRY_OUT(crl_alloc(&settings, 1, sizeof *settings));
+    selection select = {registries, model, settings};
+    fill_sections(section, own_model_table, &select);
+    CRL_TRY_OUT(crl_config_load(&settings->source, section, path, sets, set_count));
+    CRL_TRY_OUT(check_together(settings, registries));
+    *out = settings;
+    settings = NULL;
+out:
+    crl_settings_destroy(settings);
+    return status;
+}
+
+void crl_settings_destroy(crl_settings *settings) {
+    if (settings) {
+        crl_config_fini(&settings->source);
+        crl_free(settings);
+    }
+}
+
+/* One plug-in's own options, under their section. */
+static void print_own(const char *section, const void *const *registry, bool models, FILE *out) {
+    for (int i = 0; registry[i]; i++) {
+        const crl_plugin *plugin = registry[i];
+        const crl_option *table = models ? ((const crl_model_def *)registry[i])->options
+                                         : ((const crl_optimizer *)registry[i])->options;
+        const crl_config_section own[] = {
+            {plugin->name, plugin->help, table, NULL, NULL, NULL, NULL}, {0}};
+        if (table) {
+            fprintf(out, "\nWith `%s.type: %s`, `%s` also has:\n\n", section, plugin->name,
+                    section);
+            crl_config_reference(own, out);
+        }
+    }
+}
+
+crl_status crl_settings_reference(const crl_registries *registries, FILE *out) {
+    crl_settings settings = {0};
+    crl_config_section section[SECTIONS + 1];
+    crl_option own_model_table[2];
+    selection select = {registries, NULL, &settings};
+    fill_sections(section, own_model_table, &select);
+    crl_config_reference(section, out);
+    print_own("model", registries->models, true, out);
+    print_own("optimizer", registries->optimizers, false, out);
+    return CRL_STATUS_OK;
+}

@@ -15,7 +15,7 @@ extern "C" {
 /* Ranks in a fixed order that all members share. `member` is lent by the creator. */
 typedef struct crl_group {
     crl_comm *comm;
-    const int *member; /* ranks */
+    const int *member; /* ranks; NULL: member i is rank i */
     int size;
     int me;      /* my index in member */
     int channel; /* 0..4095: distinguishes groups that overlap; the same on all members */
@@ -35,14 +35,15 @@ enum { CRL_MAX_LANE_NODES = 32 };
 typedef struct crl_allreduce crl_allreduce; /* one in flight at a time, reusable */
 
 typedef struct crl_allreduce_config {
-    const crl_group *group;    /* lent */
+    const crl_group *group; /* lent */
     const crl_reduce_ops *reduce;
     crl_stream *stream;
-    int channel;               /* unique among the all-reduces of the group that may be in flight */
-    int64_t max_count;         /* elements */
-    int64_t segment_bytes;     /* ring: a message's size; 0: default */
-    int lanes;                 /* L */
-    /* lane_first[i] .. lane_first[i+1]-1 are the lanes of member i; size+1 entries; lent */
+    int channel; /* 0..65533, unique among the all-reduces of the group that may be in flight */
+    int64_t max_count;     /* elements */
+    int64_t segment_bytes; /* ring: a message's size; 0: default */
+    int lanes;             /* L, a power of two, at most 65536 */
+    /* lane_first[i] .. lane_first[i+1]-1 are the lanes of member i; size+1 entries; lent. With
+     * fewer micro-batches than lanes the last lanes are nobody's: lane_first[size] < L. */
     const int *lane_first;
 } crl_allreduce_config;
 
@@ -53,15 +54,17 @@ typedef struct crl_allreduce_algorithm {
     /* true: any widths give the bits of one rank with the same lanes */
     bool canonical;
     crl_status (*create)(crl_allreduce **out, const crl_allreduce_config *config);
+    /* NULL is fine. One in flight aborts the job: its scratch must not be written any more. */
     void (*destroy)(crl_allreduce *allreduce);
     /*
-     * Begins the sum of `count` elements. The nodes (at most CRL_MAX_LANE_NODES, ascending, covering
-     * exactly this member's lanes; none when it has no lane) stay the algorithm's until done; the
-     * result is in node[0].data, or in `result` when there is no node (result may be NULL otherwise).
+     * Begins the sum of `count` elements. The nodes (at most CRL_MAX_LANE_NODES, ascending,
+     * covering exactly this member's lanes; none when it has no lane) stay the algorithm's until
+     * done; the result is in node[0].data, or in `result` when there is no node (result may be NULL
+     * otherwise).
      */
     crl_status (*start)(crl_allreduce *allreduce, crl_lane_node *node, int nodes, float *result,
                         int64_t count);
-    /* Moves on without blocking. `peer` names whom it waits for while not done. */
+    /* Moves on without blocking. `peer`: the rank it waits for while not done. */
     crl_status (*progress)(crl_allreduce *allreduce, bool *done, int *peer);
 } crl_allreduce_algorithm;
 
@@ -76,8 +79,9 @@ CRL_NODISCARD crl_status crl_allreduce_wait(const crl_allreduce_algorithm *algor
                                             crl_allreduce *allreduce, crl_comm *comm,
                                             const char *what);
 
-/* Combines nodes[..] that are siblings in the tree: a stack; call after each finished lane. The sum
- * of siblings is left + right. Returns the new number of nodes. */
+/* Adds a finished lane to the stack of nodes and combines those that are siblings in the tree, as
+ * left + right in left's memory. Lanes come in ascending order without gaps. When lane memory i
+ * belongs to stack position i, `data` of the next lane is that of position *nodes. */
 CRL_NODISCARD crl_status crl_lane_push(crl_lane_node *node, int *nodes, int lane, float *data,
                                        int64_t count, const crl_reduce_ops *reduce,
                                        crl_stream *stream);

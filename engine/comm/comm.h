@@ -15,15 +15,15 @@ typedef struct crl_comm {
     const crl_transport *transport;
     crl_endpoint *endpoint;
     int rank, ranks;
-    int64_t deadline_ns;   /* of every wait; default 300 s */
-    int64_t waited_ns;     /* time spent blocked since the caller last zeroed it */
-    int64_t sent_bytes, received_bytes;
+    int64_t deadline_ns; /* of every wait; default 300 s */
+    int64_t waited_ns;   /* time spent blocked since the caller last zeroed it */
+    int64_t sent_bytes, received_bytes, sent_messages; /* started so far */
 } crl_comm;
 
 /* Tags: the upper bits name the use, the lower ones are the user's. All below 2^30. */
 enum {
     CRL_TAG_ACTION = 0 << 28,     /* activations and gradients between stages */
-    CRL_TAG_COLLECTIVE = 1 << 28, /* collectives: channel << 12 | step */
+    CRL_TAG_COLLECTIVE = 1 << 28, /* group's channel << 16 | all-reduce's channel + 1, or 0 */
     CRL_TAG_USER = 2 << 28
 };
 
@@ -35,8 +35,9 @@ CRL_NODISCARD crl_status crl_comm_recv(crl_comm *comm, int peer, int tag, void *
 CRL_NODISCARD crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done);
 /* Called while waiting, to move other work on (pending all-reduces); may be NULL. */
 typedef crl_status (*crl_progress_fn)(void *argument);
-/* Blocks until done or the deadline. `what` is for the report: "activation of stage 1, micro-batch 3".
- * TIMEOUT: "waited 300 s for <what> from rank 2; rank 2 waits for ... ; rank 3 does not answer". */
+/* Blocks until done or the deadline. `what` is for the report: "activation of stage 1, micro-batch
+ * 3". TIMEOUT: "waited 300 s for <what> from rank 2; rank 2 waits for ... ; rank 3 does not
+ * answer". */
 CRL_NODISCARD crl_status crl_comm_wait(crl_comm *comm, crl_request *request, const char *what,
                                        crl_progress_fn progress, void *argument);
 /* send + recv + both waits */
@@ -46,8 +47,16 @@ CRL_NODISCARD crl_status crl_comm_recv_wait(crl_comm *comm, int peer, int tag, v
                                             size_t bytes, const char *what);
 
 /*
+ * Ends the job on all ranks with this thread's error record. Afterwards no request of this rank is
+ * touched any more. A rank that fails for a reason of its own calls it before it frees buffers of
+ * active requests; after a failed comm call that has been done already.
+ */
+void crl_comm_abort(crl_comm *comm);
+
+/*
  * Launches a job and gives every rank its comm. A rank that returns a failure aborts the job: the
- * others' calls fail with ABORTED and the first one's record. Returns that first failure.
+ * others' calls fail with ABORTED and the first one's record. Returns that first failure. No rank
+ * leaves before all have succeeded or one has failed. deadline_ns 0: the default.
  */
 typedef crl_status (*crl_comm_rank_fn)(void *argument, crl_comm *comm);
 CRL_NODISCARD crl_status crl_comm_launch(const crl_transport *transport, int ranks,

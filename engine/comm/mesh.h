@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank <-> (pipeline position, replica, tensor shard). Shards are closest, then pipeline neighbours,
- * then replicas:  rank = (replica · pipeline + position) · tensor + shard.
+ * rank <-> (pipeline position, replica, tensor shard). Shards are closest, then pipeline
+ * neighbours, then replicas:  rank = (replica · pipeline + position) · tensor + shard.
  */
 #pragma once
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transport contract: how bytes get from rank to rank. A transport knows nothing of stages, tensors
- * or collectives; those are built on the four calls below by comm.h, group.h and collective.h.
+ * or collectives; those are built on the calls below by comm.h and collective.h.
  *
  * Every send is to be thought of as a rendezvous: it may complete only when its receive is posted.
- * Messages between the same two ranks with the same tag are matched in posting order; different tags
- * are independent. Calls never block. A rank's endpoint is used by one thread.
+ * Messages between the same two ranks with the same tag are matched in posting order; different
+ * tags are independent. Calls never block. A rank's endpoint is used by one thread.
+ *
+ * A call that fails has aborted the job. Once a call has failed, or abort has returned, the
+ * transport touches no memory of this rank's requests any more: only then may buffers of active
+ * ones be freed.
  */
 #pragma once
 
 #include <stdint.h>
 
-#include "engine/base/log.h"
 #include "engine/base/status.h"
 
 #ifdef __cplusplus
@@ -22,7 +25,7 @@ typedef struct crl_endpoint crl_endpoint; /* a transport's state of one rank */
 
 /* One message under way. Caller's memory; at rest when zero. */
 typedef struct crl_request {
-    void *slot;    /* the transport's */
+    void *slot; /* the transport's */
     int peer;
     int tag;
     bool receiving;
@@ -32,15 +35,9 @@ typedef struct crl_request {
 /* What a rank waits for, as it reports it to others: fixed size, no pointers. */
 typedef struct crl_wait_note {
     int peer;         /* -1: not waiting */
-    int64_t since_ns; /* the waiter's clock */
+    int64_t since_ns; /* clock of whoever holds the note: a roll call converts it */
     char what[96];    /* "gradient of stage 2, micro-batch 5" */
 } crl_wait_note;
-
-typedef struct crl_endpoint_config {
-    void *job; /* what `start` made */
-    int rank;
-    crl_log log;
-} crl_endpoint_config;
 
 typedef crl_status (*crl_rank_fn)(void *argument, crl_endpoint *endpoint, int rank, int ranks);
 
@@ -51,7 +48,7 @@ typedef struct crl_transport {
      * Runs `run(argument, endpoint, rank, ranks)` on every rank of the job that lives in this
      * process: `ranks` threads (local) or this process alone (mpi, which ignores `ranks` when 0
      * and refuses a mismatch). Returns when all of them have, with the first failure: that of the
-     * rank that failed first, not of those that noticed.
+     * rank that failed first, not of those that noticed. A rank that returns a failure aborts.
      */
     crl_status (*launch)(int ranks, crl_rank_fn run, void *argument);
     /* Start, without waiting. `data` stays untouched/unread until test says done. */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segmented ring all-reduce [patarasuk09]: chunks travel once around adding up, once around
+ * spreading.
+ *
+ *   W = 3, what each member sends to its right neighbour (chunk, members summed so far):
+ *     step      member 0     member 1     member 2
+ *     0 reduce  0 (0)        1 (1)        2 (2)
+ *     1 reduce  2 (20)       0 (01)       1 (12)
+ *     2 gather  1 (120)      2 (201)      0 (012)     complete
+ *     3 gather  0            1            2
+ *
+ * Each chunk is cut into G segments; what leaves in step s is what came in step s-1, segment by
+ * segment, so that receiving, adding and sending overlap. Messages to the right are items 0, 1, ...
+ * (step · G + segment) in order; a few are in flight each way. Not canonical: a chunk's sum begins
+ * with its own member.
+ *
+ * cost: W members, n elements (a multiple of 16 W G), per member:
+ *   messages 2(W-1)G · sent elements 2(W-1)/W n · scratch 4 segments
+ */
+#include "engine/base/alloc.h"
+#include "engine/comm/collective_internal.h"
+
+enum { WINDOW = 4, SEGMENT_BYTES = 1 << 18 };
+
+struct crl_allreduce {
+    crl_allreduce_config config;
+    crl_group group;
+    float *scratch;  /* (WINDOW, segment) */
+    int64_t segment; /* elements */
+
+    bool in_flight;
+    int64_t count;
+    float *data;
+    int segments;                        /* G */
+    int items;                           /* 2(W-1)G */
+    int posted, received, sending, sent; /* items */
+    crl_request receive[WINDOW], send[WINDOW];
+};
+
+/* A piece of the elements. */
+typedef struct span {
+    int64_t begin, length;
+} span;
+
+static int tag_of(const crl_allreduce *a) {
+    return crl_group_tag(&a->group, a->config.channel);
+}
+
+/* What item `item` of this member's left (received) or right (sent) neighbour is about. */
+static span span_of(const crl_allreduce *a, int item, bool receiving) {
+    const int size = a->group.size;
+    const int step = item / a->segments, segment = item % a->segments;
+    const int chunk = (a->group.me - step - (receiving ? 1 : 0) + 2 * size) % size;
+    const int64_t begin = crl_chunk_begin(a->count, size, chunk);
+    const int64_t length = crl_chunk_begin(a->count, size, chunk + 1) - begin;
+    const int64_t from = crl_chunk_begin(length, a->segments, segment);
+    return (span){begin + from, crl_chunk_begin(length, a->segments, segment + 1) - from};
+}
+
+static bool is_reduce(const crl_allreduce *a, int item) {
+    return item < a->items / 2;
+}
+
+static void ring_destroy(crl_allreduce *a) {
+    if (a == NULL) {
+        return;
+    }
+    if (a->in_flight) {
+        crl_comm_abort(a->group.comm);
+    }
+    crl_free(a->scratch);
+    crl_free(a);
+}
+
+static crl_status ring_create(crl_allreduce **out, const crl_allreduce_config *config) {
+    crl_allreduce *a = NULL;
+    crl_status status;
+    CRL_TRY(crl_allreduce_check(config));
+    CRL_TRY_OUT(crl_alloc(&a, 1, sizeof *a));
+    a->config = *config;
+    a->group = *config->group;
+    const int64_t bytes = config->segment_bytes > 0 ? config->segment_bytes : SEGMENT_BYTES;
+    const int64_t most = crl_chunk_most(config->max_count, a->group.size);
+    a->segment = crl_chunk_most(bytes / (int64_t)sizeof(float), 1);
+    a->segment = a->segment < most ? a->segment : most;
+    a->segment = a->segment > 0 ? a->segment : CRL_CHUNK_ALIGN;
+    if (most / a->segment > INT32_MAX / 4 / a->group.size) {
+        CRL_TRY_OUT(CRL_FAIL(INVALID,
+                             "ring all-reduce: %lld elements in segments of %lld are too "
+                             "many messages",
+                             (long long)config->max_count, (long long)a->segment));
+    }
+    CRL_TRY_OUT(crl_alloc(&a->scratch, (size_t)(WINDOW * a->segment), sizeof *a->scratch));
+    *out = a;
+    a = NULL;
+out:
+    ring_destroy(a);
+    return status;
+}
+
+static crl_status ring_start(crl_allreduce *a, crl_lane_node *node, int nodes, float *result,
+                             int64_t count) {
+    if (a->in_flight) {
+        return CRL_FAIL(INVALID, "all-reduce: started while in flight");
+    }
+    CRL_TRY(crl_allreduce_check_start(&a->config, node, nodes, result, count));
+    CRL_TRY(crl_allreduce_join(&a->data, &a->config, node, nodes, result, count));
+    const int64_t most = crl_chunk_most(count, a->group.size);
+    a->count = count;
+    a->segments = (int)((most + a->segment - 1) / a->segment);
+    a->items = count > 0 ? 2 * (a->group.size - 1) * a->segments : 0;
+    a->posted = a->received = a->sending = a->sent = 0;
+    a->in_flight = true;
+    bool done;
+    int peer;
+    CRL_TRY(crl_allreduce_ring.progress(a, &done, &peer));
+    return CRL_STATUS_OK;
+}
+
+static crl_status post_receives(crl_allreduce *a) {
+    const int left = (a->group.me - 1 + a->group.size) % a->group.size;
+    for (; a->posted < a->items && a->posted - a->received < WINDOW; a->posted++) {
+        const int item = a->posted;
+        const span at = span_of(a, item, true);
+        const int slot = item % WINDOW;
+        float *to = a->scratch + slot * a->segment;
+        if (!is_reduce(a, item)) {
+            if (a->sent <= item - a->items / 2) {
+                break; /* what is still being sent from there must not be overwritten */
+            }
+            to = a->data + at.begin;
+        }
+        CRL_TRY(crl_group_recv(&a->group, left, tag_of(a), to, at.length, &a->receive[slot]));
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status take_receives(crl_allreduce *a) {
+    for (; a->received < a->posted; a->received++) {
+        const int slot = a->received % WINDOW;
+        bool done;
+        CRL_TRY(crl_comm_test(a->group.comm, &a->receive[slot], &done));
+        if (!done) {
+            break;
+        }
+        const span at = span_of(a, a->received, true);
+        if (is_reduce(a, a->received) && at.length > 0) {
+            CRL_TRY(a->config.reduce->add(a->config.stream, a->data + at.begin,
+                                          a->scratch + slot * a->segment, at.length));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status move_sends(crl_allreduce *a) {
+    const int right = (a->group.me + 1) % a->group.size;
+    for (; a->sent < a->sending; a->sent++) {
+        bool done;
+        CRL_TRY(crl_comm_test(a->group.comm, &a->send[a->sent % WINDOW], &done));
+        if (!done) {
+            break;
+        }
+    }
+    for (; a->sending < a->items && a->sending - a->sent < WINDOW; a->sending++) {
+        const int item = a->sending;
+        if (item >= a->segments && a->received <= item - a->segments) {
+            break;
+        }
+        const span at = span_of(a, item, false);
+        CRL_TRY(crl_group_send(&a->group, right, tag_of(a), a->data + at.begin, at.length,
+                               &a->send[item % WINDOW]));
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status ring_progress(crl_allreduce *a, bool *done, int *peer) {
+    if (!a->in_flight) {
+        *done = true;
+        return CRL_STATUS_OK;
+    }
+    /* Goes on as long as something moves: one call may carry several segments through. */
+    int before;
+    do {
+        before = a->received + a->sent + a->posted + a->sending;
+        CRL_TRY(post_receives(a));
+        CRL_TRY(take_receives(a));
+        CRL_TRY(move_sends(a));
+    } while (before != a->received + a->sent + a->posted + a->sending);
+    const int size = a->group.size;
+    *peer = crl_group_rank(&a->group, a->received < a->items ? (a->group.me - 1 + size) % size
+                                                             : (a->group.me + 1) % size);
+    *done = a->received == a->items && a->sent == a->items;
+    a->in_flight = !*done;
+    return CRL_STATUS_OK;
+}
+
+const crl_allreduce_algorithm crl_allreduce_ring = {
+    .name = "ring",
+    .help = "segmented ring: least traffic per link, bits depend on the width",
+    .canonical = false,
+    .create = ring_create,
+    .destroy = ring_destroy,
+    .start = ring_start,
+    .progress = ring_progress,
+};

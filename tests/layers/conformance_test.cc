@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What holds for every registered layer. The registry is the test list: a layer without an example
+ * below fails `EveryLayerHasAnExample`.
+ */
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+
+#include "tests/layers/reference.h"
+
+namespace layer_test {
+namespace {
+
+using Reference = void (*)(Numbers *);
+
+struct Example {
+    const char *layer;
+    const char *tag;
+    std::vector<crl_tensor_spec> inputs;
+    Texts options;
+    Reference reference;
+    int64_t integers_below = 0; /* limit of i32 inputs */
+    int64_t padding = 0;        /* samples at the end that do not count */
+    int64_t batch = -1;         /* of layers without inputs */
+};
+
+void PrintTo(const Example &example, std::ostream *out) {
+    *out << example.layer << " " << example.tag;
+}
+
+const std::vector<Example> &Examples() {
+    static const std::vector<Example> all = {
+        {"input", "image", {}, {{"dims", "28,28"}}, nullptr, 0, 0, 3},
+        {"linear", "rows", {F32({5, 7})}, {{"out", "9"}}, ReferenceLinear},
+        {"linear", "sequence", {F32({2, 17, 33})}, {{"out", "70"}}, ReferenceLinear},
+        {"linear", "nobias", {F32({3, 4, 8})}, {{"out", "5"}, {"bias", "false"}}, ReferenceLinear},
+        {"linear", "wide", {F32({2, 40, 48})}, {{"out", "300"}}, ReferenceLinear},
+        {"linear", "one", {F32({1, 1})}, {{"out", "1"}}, ReferenceLinear},
+        {"embedding",
+         "tokens",
+         {I32({3, 5})},
+         {{"vocabulary", "11"}, {"channels", "6"}},
+         ReferenceEmbedding,
+         11},
+        {"embedding",
+         "positions",
+         {I32({2, 9})},
+         {{"vocabulary", "13"}, {"channels", "20"}, {"positions", "true"}, {"context", "12"}},
+         ReferenceEmbedding,
+         13},
+        {"layernorm", "rows", {F32({6, 5})}, {}, ReferenceLayernorm},
+        {"layernorm", "sequence", {F32({3, 30, 37})}, {{"epsilon", "1e-3"}}, ReferenceLayernorm},
+        {"gelu", "erf", {F32({3, 50})}, {}, ReferenceGelu},
+        {"gelu", "tanh", {F32({4, 5, 67})}, {{"approximation", "tanh"}}, ReferenceGelu},
+        {"relu", "rows", {F32({5, 77})}, {}, ReferenceRelu},
+        {"attention", "short", {F32({2, 5, 3 * 12})}, {{"heads", "3"}}, ReferenceAttention},
+        {"attention", "long", {F32({1, 70, 3 * 16})}, {{"heads", "2"}}, ReferenceAttention},
+        {"attention", "onehead", {F32({2, 33, 3 * 7})}, {{"heads", "1"}}, ReferenceAttention},
+        {"attention",
+         "bidirectional",
+         {F32({2, 19, 3 * 8})},
+         {{"heads", "2"}, {"causal", "false"}},
+         ReferenceAttention},
+        {"attention", "token", {F32({3, 1, 3 * 4})}, {{"heads", "2"}}, ReferenceAttention},
+        {"add", "sequence", {F32({2, 5, 33}), F32({2, 5, 33})}, {}, ReferenceAdd},
+        {"scale", "sequence", {F32({2, 31, 33})}, {}, ReferenceScale},
+        {"dropout", "default", {F32({4, 6, 35})}, {}, ReferenceDropout},
+        {"dropout", "half", {F32({3, 129})}, {{"p", "0.5"}}, ReferenceDropout},
+        {"dropout", "none", {F32({3, 10})}, {{"p", "0"}}, ReferenceDropout},
+        {"flatten", "image", {F32({3, 4, 5, 2})}, {}, ReferenceFlatten},
+        {"flatten", "samples", {F32({6})}, {}, ReferenceFlatten},
+        {"softmax_cross_entropy", "rows", {F32({5, 10}), I32({5})}, {}, ReferenceCrossEntropy, 10},
+        {"softmax_cross_entropy",
+         "sequence",
+         {F32({3, 7, 37}), I32({3, 7})},
+         {{"ignore_index", "4"}},
+         ReferenceCrossEntropy,
+         37,
+         1},
+        {"softmax_cross_entropy",
+         "weights",
+         {F32({4, 6, 5}), I32({4, 6}), F32({4, 6})},
+         {{"label_weights", "1,0.5,2,0,1.25"}},
+         ReferenceCrossEntropy,
+         5,
+         2},
+        {"softmax_cross_entropy",
+         "padding",
+         {F32({4, 9}), I32({4})},
+         {},
+         ReferenceCrossEntropy,
+         9,
+         4},
+        {"mse", "rows", {F32({4, 33}), F32({4, 33})}, {}, ReferenceMse},
+        {"mse", "padding", {F32({5, 3, 7}), F32({5, 3, 7})}, {}, ReferenceMse, 0, 2},
+    };
+    return all;
+}
+
+constexpr uint64_t kSeed = 20240229;
+
+std::vector<float> Draw(uint32_t stream, int64_t count) {
+    std::vector<float> out((size_t)count);
+    const crl_rng rng = {kSeed, CRL_RNG_TEST, stream, 0, 0};
+    crl_rng_fill_normal(&rng, out.data(), count, 0, 1);
+    return out;
+}
+
+std::vector<float> DrawIntegers(uint32_t stream, int64_t count, int64_t below) {
+    std::vector<float> out;
+    const crl_rng rng = {kSeed, CRL_RNG_TEST, stream, 0, 0};
+    for (int64_t i = 0; i < count; ++i) {
+        out.push_back(
+            IntegerBits((int32_t)((double)crl_rng_uniform(&rng, (uint64_t)i) * (double)below)));
+    }
+    return out;
+}
+
+int64_t Elements(const crl_tensor_spec &spec) {
+    return crl_shape_elements(&spec.shape);
+}
+
+Values DrawValues(const Example &example, const crl_layer_spec &spec) {
+    enum { X = 0, W = 100, DY = 200, DX = 300, DW = 400 };
+    Values out;
+    for (int i = 0; i < spec.inputs; ++i) {
+        const int64_t count = Elements(spec.input[i]);
+        out.x.push_back(spec.input[i].dtype == CRL_DTYPE_I32
+                            ? DrawIntegers((uint32_t)(X + i), count, example.integers_below)
+                            : Draw((uint32_t)(X + i), count));
+        out.dx.push_back(Draw((uint32_t)(DX + i), count));
+    }
+    for (int i = 0; i < spec.params; ++i) {
+        const int64_t count = crl_shape_elements(&spec.param[i].shape);
+        out.w.push_back(Draw((uint32_t)(W + i), count));
+        out.dw.push_back(Draw((uint32_t)(DW + i), count));
+    }
+    for (int i = 0; i < spec.outputs; ++i) {
+        out.dy.push_back(Draw((uint32_t)(DY + i), Elements(spec.output[i])));
+    }
+    return out;
+}
+
+class LayersConformance : public testing::TestWithParam<Example> {
+  protected:
+    void SetUp() override {
+        const Example &example = GetParam();
+        inferred_ = std::make_unique<Inferred>(example.layer, "node", example.inputs,
+                                               example.options, example.batch);
+        ASSERT_EQ(inferred_->status, CRL_STATUS_OK) << inferred_->error;
+        if (inferred_->layer->is_input) {
+            return;
+        }
+        values_ = DrawValues(example, inferred_->spec);
+        settings_.at = {kSeed, 3, 17, 8, inferred_->spec.batch - example.padding, true};
+    }
+
+    bool Computes() const { return !inferred_->layer->is_input; }
+    Results Run(const Settings &settings) { return Execute(*inferred_, values_, settings); }
+
+    /* The same in double; x and w may then be moved. */
+    Numbers Exact() const {
+        const crl_layer_spec &spec = inferred_->spec;
+        Numbers n{&spec, &GetParam().options, settings_.at, {}, {}, {}, {}};
+        for (int i = 0; i < spec.inputs; ++i) {
+            n.x.emplace_back();
+            for (const float x : values_.x[i]) {
+                n.x[i].push_back(spec.input[i].dtype == CRL_DTYPE_I32 ? Integer(x) : (double)x);
+            }
+        }
+        for (const auto &w : values_.w) {
+            n.w.emplace_back(w.begin(), w.end());
+        }
+        n.y.resize((size_t)spec.outputs);
+        return n;
+    }
+
+    /* The number whose gradient backward computes. */
+    double Functional(Numbers *n) const {
+        GetParam().reference(n);
+        double sum = n->loss.sum;
+        for (size_t o = 0; o < n->y.size(); ++o) {
+            for (size_t i = 0; i < n->y[o].size(); ++i) {
+                sum += n->y[o][i] * (double)values_.dy[o][i];
+            }
+        }
+        return sum;
+    }
+
+    /* Compares `gradient` of *variable (one of n's vectors) with central differences. */
+    void CheckGradient(const char *what, Numbers *n, std::vector<double> *variable,
+                       const std::vector<float> &gradient) const {
+        constexpr size_t kMostSamples = 150;
+        constexpr double kTolerance = 1e-4;
+        const size_t stride = 1 + variable->size() / kMostSamples;
+        std::vector<double> expected;
+        double squares = 0;
+        for (size_t i = 0; i < variable->size(); i += stride) {
+            const double x = (*variable)[i], h = 1e-5 * std::max(1.0, std::abs(x));
+            (*variable)[i] = x + h;
+            const double above = Functional(n);
+            (*variable)[i] = x - h;
+            const double below = Functional(n);
+            (*variable)[i] = x;
+            expected.push_back((above - below) / (2 * h));
+            squares += expected.back() * expected.back();
+        }
+        const double scale = std::sqrt(squares / (double)expected.size());
+        ASSERT_EQ(gradient.size(), variable->size()) << what;
+        for (size_t k = 0; k < expected.size(); ++k) {
+            ASSERT_NEAR((double)gradient[k * stride], expected[k],
+                        kTolerance * (std::abs(expected[k]) + scale) + 1e-8)
+                << what << " element " << k * stride << ", seed " << kSeed;
+        }
+    }
+
+    std::unique_ptr<Inferred> inferred_;
+    Values values_;
+    Settings settings_;
+};
+
+void ExpectSame(const std::vector<std::vector<float>> &a, const std::vector<std::vector<float>> &b,
+                const char *what) {
+    ASSERT_EQ(a.size(), b.size()) << what;
+    for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(a[i].size(), b[i].size()) << what << " " << i;
+        EXPECT_EQ(std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)), 0)
+            << what << " " << i << " has other bits";
+    }
+}
+
+void ExpectSame(const Results &a, const Results &b) {
+    ExpectSame(a.y, b.y, "output");
+    ExpectSame(a.save, b.save, "saved tensor");
+    ExpectSame(a.dx, b.dx, "input gradient");
+    ExpectSame(a.dw, b.dw, "weight gradient");
+    EXPECT_EQ(std::memcmp(&a.loss, &b.loss, sizeof a.loss), 0) << "loss has other bits";
+}
+
+TEST(LayersConformanceList, EveryLayerHasAnExample) {
+    for (const crl_layer *layer : Registry()) {
+        bool found = false;
+        for (const Example &example : Examples()) {
+            found = found || std::string(example.layer) == layer->name;
+        }
+        EXPECT_TRUE(found) << layer->name << " has no example in this file";
+    }
+}
+
+TEST(LayersConformanceList, TablesAreComplete) {
+    for (const crl_layer *layer : Registry()) {
+        SCOPED_TRACE(layer->name);
+        EXPECT_NE(layer->help, nullptr);
+        EXPECT_NE(layer->infer, nullptr);
+        EXPECT_NE(layer->forward, nullptr);
+        EXPECT_EQ(layer->options == nullptr, layer->options_bytes == 0);
+    }
+}
+
+/* All that inference fills. */
+std::string Describe(const crl_layer_spec &spec) {
+    std::ostringstream out;
+    for (int i = 0; i < spec.inputs; ++i) {
+        out << "input " << Text(spec.input[i]) << "\n";
+    }
+    for (int i = 0; i < spec.outputs; ++i) {
+        out << "output " << Text(spec.output[i]) << "\n";
+    }
+    for (int i = 0; i < spec.params; ++i) {
+        const crl_param_spec &param = spec.param[i];
+        out << param.name << " " << Text({CRL_DTYPE_F32, param.shape}) << " " << param.decay << " "
+            << param.init << " " << param.init_scale << "\n";
+    }
+    for (int i = 0; i < spec.saves; ++i) {
+        out << "save " << Text(spec.save[i]) << "\n";
+    }
+    out << spec.input_needs_inputs << " " << spec.input_needs_outputs << " "
+        << spec.input_needs_saves << " " << spec.weight_needs_inputs << " "
+        << spec.weight_needs_outputs << " " << spec.weight_needs_saves << " "
+        << spec.gradient_inputs << "\n";
+    for (int phase = 0; phase < CRL_PHASES; ++phase) {
+        out << spec.cost.flops[phase] << " flops " << spec.cost.bytes[phase] << " bytes\n";
+    }
+    return out.str();
+}
+
+TEST_P(LayersConformance, InferIsPure) {
+    const Example &example = GetParam();
+    const std::string first = Describe(inferred_->spec);
+    crl_layer_spec again = inferred_->spec;
+    ASSERT_EQ(inferred_->layer->infer(&again), CRL_STATUS_OK);
+    EXPECT_EQ(Describe(again), first);
+    const Inferred other(example.layer, "node", example.inputs, example.options, example.batch);
+    EXPECT_EQ(Describe(other.spec), first);
+}
+
+TEST_P(LayersConformance, InferFillsTheSpec) {
+    const crl_layer &layer = *inferred_->layer;
+    const crl_layer_spec &spec = inferred_->spec;
+    EXPECT_EQ(spec.outputs == 0, layer.is_loss);
+    EXPECT_EQ(spec.params > 0, layer.backward_weight != nullptr);
+    EXPECT_EQ(spec.gradient_inputs != 0, layer.backward_input != nullptr);
+    EXPECT_EQ(spec.gradient_inputs >> spec.inputs, 0u);
+    EXPECT_EQ((spec.input_needs_inputs | spec.weight_needs_inputs) >> spec.inputs, 0u);
+    EXPECT_EQ((spec.input_needs_outputs | spec.weight_needs_outputs) >> spec.outputs, 0u);
+    EXPECT_EQ((spec.input_needs_saves | spec.weight_needs_saves) >> spec.saves, 0u);
+    const uint32_t saves = spec.input_needs_saves | spec.weight_needs_saves;
+    EXPECT_EQ(saves, (1u << spec.saves) - 1) << "a save nobody reads";
+    for (int i = 0; i < spec.inputs; ++i) {
+        if (spec.gradient_inputs >> i & 1) {
+            EXPECT_EQ(spec.input[i].dtype, CRL_DTYPE_F32);
+        }
+    }
+    for (int i = 0; i < spec.outputs; ++i) {
+        EXPECT_EQ(spec.output[i].shape.size[0], spec.batch);
+    }
+}
+
+TEST_P(LayersConformance, CostIsPlausible) {
+    const crl_layer_spec &spec = inferred_->spec;
+    const double *flops = spec.cost.flops, *bytes = spec.cost.bytes;
+    for (int phase = 0; phase < CRL_PHASES; ++phase) {
+        EXPECT_GE(flops[phase], 0);
+        EXPECT_GE(bytes[phase], 0);
+    }
+    EXPECT_EQ(bytes[CRL_PHASE_FORWARD] > 0, Computes());
+    EXPECT_EQ(bytes[CRL_PHASE_INPUT] > 0, spec.gradient_inputs != 0);
+    EXPECT_EQ(bytes[CRL_PHASE_WEIGHT] > 0, spec.params > 0);
+    EXPECT_TRUE(spec.params > 0 || flops[CRL_PHASE_WEIGHT] == 0);
+}
+
+TEST_P(LayersConformance, ForwardMatchesDouble) {
+    if (!Computes()) {
+        return;
+    }
+    const Results got = Run(settings_);
+    Numbers exact = Exact();
+    GetParam().reference(&exact);
+    ASSERT_EQ(got.y.size(), exact.y.size());
+    for (size_t o = 0; o < got.y.size(); ++o) {
+        ASSERT_EQ(got.y[o].size(), exact.y[o].size());
+        for (size_t i = 0; i < got.y[o].size(); ++i) {
+            ASSERT_NEAR((double)got.y[o][i], exact.y[o][i], 1e-5 * (1 + std::abs(exact.y[o][i])))
+                << "output " << o << " element " << i << ", seed " << kSeed;
+        }
+    }
+    EXPECT_NEAR(got.loss.sum, exact.loss.sum, 1e-5 * (1 + std::abs(exact.loss.sum)));
+    EXPECT_NEAR(got.loss.weight, exact.loss.weight, 1e-6 * (1 + std::abs(exact.loss.weight)));
+    EXPECT_EQ(got.loss.correct, exact.loss.correct);
+    if (exact.loss.rows > 0) {
+        EXPECT_EQ(got.loss.rows, exact.loss.rows);
+    }
+}
+
+TEST_P(LayersConformance, GradientsMatchFiniteDifferences) {
+    if (!Computes()) {
+        return;
+    }
+    const Results got = Run(settings_);
+    Numbers exact = Exact();
+    for (int i = 0; i < inferred_->spec.inputs; ++i) {
+        if (inferred_->spec.gradient_inputs >> i & 1) {
+            CheckGradient("input", &exact, &exact.x[i], got.dx[i]);
+        }
+    }
+    for (int i = 0; i < inferred_->spec.params; ++i) {
+        CheckGradient(inferred_->spec.param[i].name, &exact, &exact.w[i], got.dw[i]);
+    }
+}
+
+TEST_P(LayersConformance, ForwardMatchesDoubleWhenNotTraining) {
+    if (!Computes()) {
+        return;
+    }
+    settings_.at.training = false;
+    settings_.training = false;
+    settings_.prepare_training = false;
+    const Results got = Run(settings_);
+    settings_.prepare_training = true;
+    ExpectSame(got, Run(settings_));
+    Numbers exact = Exact();
+    GetParam().reference(&exact);
+    for (size_t o = 0; o < got.y.size(); ++o) {
+        for (size_t i = 0; i < got.y[o].size(); ++i) {
+            ASSERT_NEAR((double)got.y[o][i], exact.y[o][i], 1e-5 * (1 + std::abs(exact.y[o][i])));
+        }
+    }
+}
+
+TEST_P(LayersConformance, InputAndWeightGradientsAreIndependent) {
+    if (!Computes()) {
+        return;
+    }
+    const Results separate = Run(settings_);
+    settings_.weight_first = true;
+    ExpectSame(separate, Run(settings_));
+    if (inferred_->layer->backward != nullptr) {
+        settings_.fused = true;
+        ExpectSame(separate, Run(settings_));
+    }
+}
+
+/* A layer may add its terms one by one to what is there, so a few roundings may differ. */
+void ExpectSum(const std::vector<float> &sum, const std::vector<float> &a,
+               const std::vector<float> &b, const char *what) {
+    ASSERT_EQ(sum.size(), b.size()) << what;
+    for (size_t i = 0; i < sum.size(); ++i) {
+        const double largest = std::max({std::abs(sum[i]), std::abs(a[i]), std::abs(b[i])});
+        ASSERT_NEAR((double)sum[i], (double)a[i] + (double)b[i], 0x1p-21 * (largest + 1))
+            << what << " element " << i;
+    }
+}
+
+TEST_P(LayersConformance, AccumulatingAdds) {
+    if (!Computes()) {
+        return;
+    }
+    const Results separate = Run(settings_);
+    settings_.accumulate = true;
+    const Results added = Run(settings_);
+    for (int i = 0; i < inferred_->spec.inputs; ++i) {
+        if (inferred_->spec.gradient_inputs >> i & 1) {
+            ExpectSum(added.dx[i], values_.dx[i], separate.dx[i], "input gradient");
+        }
+    }
+    for (int i = 0; i < inferred_->spec.params; ++i) {
+        ExpectSum(added.dw[i], values_.dw[i], separate.dw[i], "weight gradient");
+    }
+}
+
+TEST_P(LayersConformance, UnwantedInputGradientsAreSkipped) {
+    if (!Computes()) {
+        return;
+    }
+    const Results all = Run(settings_);
+    settings_.dx_wanted = 0;
+    const Results none = Run(settings_);
+    ExpectSame(all.dw, none.dw, "weight gradient");
+    for (int i = 0; i < inferred_->spec.inputs; ++i) {
+        settings_.dx_wanted = 1u << i;
+        const Results one = Run(settings_);
+        EXPECT_EQ(one.dx[i], all.dx[i]);
+    }
+}
+
+TEST_P(LayersConformance, BitsDoNotDependOnThreads) {
+    if (!Computes()) {
+        return;
+    }
+    for (const bool accumulate : {false, true}) {
+        settings_.accumulate = accumulate;
+        settings_.threads = 1;
+        const Results one = Run(settings_);
+        for (const int threads : {2, 3}) {
+            settings_.threads = threads;
+            ExpectSame(one, Run(settings_));
+        }
+    }
+}
+
+TEST_P(LayersConformance, LossAddsToWhatIsThere) {
+    if (!inferred_->layer->is_loss) {
+        return;
+    }
+    const Results alone = Run(settings_);
+    settings_.loss = {1.5, 2.25, 3, 4};
+    const Results added = Run(settings_);
+    EXPECT_EQ(added.loss.sum, 1.5 + alone.loss.sum);
+    EXPECT_EQ(added.loss.weight, 2.25 + alone.loss.weight);
+    EXPECT_EQ(added.loss.correct, 3 + alone.loss.correct);
+    EXPECT_EQ(added.loss.rows, 4 + alone.loss.rows);
+}
+
+TEST_P(LayersConformance, PrepareSurvivesEveryFailedAllocation) {
+    const crl_layer &layer = *inferred_->layer;
+    if (layer.prepare == nullptr) {
+        return;
+    }
+    crl_alloc_watch watch{};
+    crl_alloc_watch *before = crl_alloc_attach(&watch);
+    const crl_layer_env env = {&crl_kernels_cpu, true};
+    crl_status status = CRL_STATUS_NOMEM;
+    for (int n = 1; n < 1000 && status != CRL_STATUS_OK; ++n) {
+        void *state = nullptr;
+        size_t scratch_bytes[CRL_PHASES];
+        watch.fail_at = n;
+        status = layer.prepare(&inferred_->spec, &env, &state, scratch_bytes);
+        watch.fail_at = 0;
+        if (status == CRL_STATUS_OK) {
+            if (layer.release != nullptr) {
+                layer.release(state);
+            }
+        } else {
+            EXPECT_EQ(status, CRL_STATUS_NOMEM) << crl_error_message();
+            EXPECT_EQ(state, nullptr) << "output set by a failure";
+        }
+        ASSERT_EQ(watch.live_bytes.load(), 0) << "leak when allocation " << n << " fails";
+    }
+    crl_alloc_attach(before);
+    EXPECT_EQ(status, CRL_STATUS_OK);
+}
+
+TEST_P(LayersConformance, ShardCutsExistingDimensions) {
+    const crl_layer &layer = *inferred_->layer;
+    const crl_layer_spec &spec = inferred_->spec;
+    if (layer.shard == nullptr) {
+        return;
+    }
+    int dimension[CRL_LAYER_MAX_PARAMS] = {-7, -7, -7, -7};
+    ASSERT_EQ(layer.shard(&spec, 1, dimension), CRL_STATUS_OK);
+    for (int i = 0; i < spec.params; ++i) {
+        EXPECT_GE(dimension[i], -1) << spec.param[i].name;
+        EXPECT_LT(dimension[i], spec.param[i].shape.dimensions) << spec.param[i].name;
+    }
+    EXPECT_EQ(layer.shard(&spec, 1 << 20, dimension), CRL_STATUS_INVALID);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, LayersConformance, testing::ValuesIn(Examples()),
+                         [](const testing::TestParamInfo<Example> &info) {
+                             return std::string(info.param.layer) + "_" + info.param.tag;
+                         });
+
+} // namespace
+} // namespace layer_test

@@ -74,7 +74,7 @@ static bool check_parts(checker *self, int stage, int micro_batch, bool forward_
         return false;
     }
     if (backward >= 0 && (input >= 0 || weight >= 0)) {
-        char why[64];
+        char why[96];
         snprintf(why, sizeof why, "%dB%d beside %d%s%d, which is part of it", stage, micro_batch,
                  stage, input >= 0 ? "I" : "W", micro_batch);
         return found_at(self, backward, why);

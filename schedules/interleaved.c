@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interleaved 1F1B: each position runs V = S/P stages, p, P+p, 2P+p ..., so that the pipeline fills
+ * in shorter steps [narayanan21] §2.2. Refuses one stage per position (that is 1f1b).
+ *
+ * Micro-batches go through in groups of P: a position runs a whole group through its first stage,
+ * then through its second, and so on; backwards likewise, last stage first. Numbered in that order,
+ * f(i) and b(i), position p runs w = 2(P-p-1) + (V-1)P forwards ahead and then alternates f(w+k),
+ * b(k).
+ *
+ *     P = 2, V = 2, M = 2     0 | 0F0 0F1 2F0 2F1 2B0----- 2B1----- 0B0----- 0B1-----
+ *                             1 | ... 1F0 1F1 3F0 3B0----- 3F1 3B1----- 1B0----- 1B1-----
+ *
+ * A last group of fewer than P keeps the places of its missing micro-batches in both numberings and
+ * leaves them out of the lists: dropping whole micro-batches can neither delay nor block the
+ * others.
+ *
+ * cost card (G = M rounded up to a multiple of P):
+ * bubble 1 - MV/(GV+P-1), exact when P divides M, an upper bound else · peak activations of a
+ * stage: the largest number of its f(i) up to one, less its b(k) with k < i-w (exact; about w/V +
+ * 1) · messages 2(S-1)M
+ */
+#include "engine/ir/schedule.h"
+
+#include "schedules/request_internal.h"
+
+typedef struct order {
+    int positions, chunks; /* P, V */
+    int micro_batches;     /* M */
+    int places;            /* G·V: length of the numberings */
+} order;
+
+static order order_of(const crl_schedule_request *request) {
+    const int positions = request->positions;
+    const int groups = (request->micro_batches + positions - 1) / positions;
+    const int chunks = request->stages / positions;
+    return (order){.positions = positions,
+                   .chunks = chunks,
+                   .micro_batches = request->micro_batches,
+                   .places = groups * positions * chunks};
+}
+
+static int warm_up(const order *self, int position) {
+    const int forwards =
+        2 * (self->positions - position - 1) + (self->chunks - 1) * self->positions;
+    return forwards < self->places ? forwards : self->places;
+}
+
+/* Place of a micro-batch of a chunk in f, or in b for the chunk counted from the end. */
+static int place_of(const order *self, int chunk, int micro_batch) {
+    const int group = micro_batch / self->positions;
+    return (group * self->chunks + chunk) * self->positions + micro_batch % self->positions;
+}
+
+static crl_status emit_place(crl_program *program, const order *self, int position,
+                             crl_action_kind kind, int place) {
+    const int in_group = place % (self->positions * self->chunks);
+    const int micro_batch =
+        place / (self->positions * self->chunks) * self->positions + in_group % self->positions;
+    int chunk = in_group / self->positions;
+    if (micro_batch >= self->micro_batches) {
+        return CRL_STATUS_OK;
+    }
+    if (kind == CRL_ACTION_BACKWARD) {
+        chunk = self->chunks - 1 - chunk;
+    }
+    return crl_program_append(program, position, kind, chunk * self->positions + position,
+                              micro_batch);
+}
+
+static crl_status emit_position(crl_program *program, const order *self, int position) {
+    const int ahead = warm_up(self, position);
+    for (int i = 0; i < self->places + ahead; i++) {
+        if (i < self->places) {
+            CRL_TRY(emit_place(program, self, position, CRL_ACTION_FORWARD, i));
+        }
+        if (i >= ahead) {
+            CRL_TRY(emit_place(program, self, position, CRL_ACTION_BACKWARD, i - ahead));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status build(crl_program **out, const crl_schedule_request *request) {
+    crl_status status = CRL_STATUS_OK;
+    crl_program *program = NULL;
+    CRL_TRY(schedule_check_request("interleaved", request, true));
+    CRL_TRY(
+        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
+    const order self = order_of(request);
+    for (int p = 0; p < request->positions; p++) {
+        CRL_TRY_OUT(emit_position(program, &self, p));
+    }
+    *out = program;
+    return CRL_STATUS_OK;
+out:
+    crl_program_destroy(program);
+    return status;
+}
+
+static double bubble(const crl_schedule_request *request) {
+    const order self = order_of(request);
+    return 1 - (double)self.micro_batches * self.chunks / (self.places + self.positions - 1.0);
+}
+
+static int peak_activations(const crl_schedule_request *request, int stage) {
+    const order self = order_of(request);
+    const int chunk = stage / self.positions;
+    const int ahead = warm_up(&self, stage % self.positions);
+    int peak = 0, freed = 0;
+    for (int m = 0; m < self.micro_batches; m++) {
+        const int before = place_of(&self, chunk, m) - ahead;
+        while (place_of(&self, self.chunks - 1 - chunk, freed) < before) {
+            freed++;
+        }
+        peak = m + 1 - freed > peak ? m + 1 - freed : peak;
+    }
+    return peak;
+}
+
+const crl_schedule crl_schedule_interleaved = {
+    .name = "interleaved",
+    .help = "1f1b with several stages per position: smaller bubble, more messages and memory",
+    .needs_virtual_stages = true,
+    .build = build,
+    .bubble = bubble,
+    .peak_activations = peak_activations,
+};

@@ -126,8 +126,9 @@ static crl_status set_value(bool *ok, crl_config_input *input, const crl_option 
         return CRL_STATUS_OK;
     }
     if (entry->list && strncmp(option->type->name, "list", 4) != 0) {
-        CRL_TRY(crl_config_add_problem(input, &entry->value_at, "%s.%s is a list, expected %s",
-                                       entry->section, option->name, option->type->name));
+        CRL_TRY(crl_config_add_problem(input, &entry->value_at,
+                                       "%s.%s is a list, expected a single value", entry->section,
+                                       option->name));
         return CRL_STATUS_OK;
     }
     const crl_status status =

@@ -7,7 +7,8 @@
  *
  * Element e of a stream is word e % 4 of block e / 4, so a stream has 2^34 elements.
  * Normals come in pairs (2k, 2k+1) by Box-Muller from words 2k and 2k+1, computed in double and
- * rounded once: an error in the last places of log, sin or cos does not reach the float.
+ * rounded once. Logarithm, sine and cosine are our own series, good to 1e-14: those of libm differ
+ * in the last place between versions and processors, and hosts would start from other parameters.
  */
 #include "engine/base/rng.h"
 
@@ -62,15 +63,51 @@ float crl_rng_uniform(const crl_rng *rng, uint64_t element) {
     return unit(word[element % BLOCK]);
 }
 
+/* ln((word + 1) / 2^32): the argument lies in (0,1], so the logarithm stays finite. With the
+ * mantissa m brought to [1/sqrt 2, sqrt 2) and f = (m - 1) / (m + 1): ln m = 2 (f + f^3/3 + f^5/5 +
+ * ...). */
+static double log_unit(uint32_t word) {
+    static const double ln_2 = 0.693147180559945309417, sqrt_2 = 1.41421356237309504880;
+    const uint64_t whole = (uint64_t)word + 1;
+    int exponent = 63 - __builtin_clzll(whole);
+    double m = (double)whole / (double)(UINT64_C(1) << exponent);
+    if (m >= sqrt_2) {
+        m *= 0.5;
+        ++exponent;
+    }
+    const double f = (m - 1.0) / (m + 1.0), s = f * f;
+    double sum = 0.0;
+    for (int n = 19; n >= 1; n -= 2) {
+        sum = sum * s + 1.0 / n;
+    }
+    return (exponent - 32) * ln_2 + 2.0 * f * sum;
+}
+
+/* Sine and cosine of word / 2^32 turns: exact reduction to an eighth of a turn about the nearest
+ * quarter, Taylor series there. */
+static void sincos_turns(uint32_t word, double *sine, double *cosine) {
+    static const double unit_angle = 6.283185307179586476925 / 4294967296.0;
+    const uint32_t quarter = (word + (UINT32_C(1) << 29)) >> 30;
+    const double a = (double)(int32_t)(word - (quarter << 30)) * unit_angle, z = a * a;
+    double s = 1.0, c = 1.0;
+    for (int n = 16; n >= 2; n -= 2) {
+        s = 1.0 - s * z * (1.0 / (n * (n + 1)));
+        c = 1.0 - c * z * (1.0 / (n * (n - 1)));
+    }
+    s *= a;
+    const double first = quarter & 1 ? c : s, second = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -first : first;
+    *cosine = (quarter + 1) & 2 ? -second : second;
+}
+
 /* The block's normals, two by two. */
 static void normal_block(const uint32_t word[BLOCK], double out[BLOCK]) {
-    const double turn = 6.283185307179586476925;
     for (int i = 0; i < BLOCK; i += 2) {
-        const double positive = ((double)word[i] + 1.0) * 0x1p-32; /* (0,1]: log stays finite */
-        const double radius = sqrt(-2.0 * log(positive));
-        const double angle = turn * ((double)word[i + 1] * 0x1p-32);
-        out[i] = radius * cos(angle);
-        out[i + 1] = radius * sin(angle);
+        const double radius = sqrt(-2.0 * log_unit(word[i]));
+        double sine, cosine;
+        sincos_turns(word[i + 1], &sine, &cosine);
+        out[i] = radius * cosine;
+        out[i + 1] = radius * sine;
     }
 }
 

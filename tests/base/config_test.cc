@@ -195,7 +195,7 @@ TEST_F(BaseConfig, RefusesWrongShapes) {
               "c.yaml:3:13: 'parallel.pipeline' is a mapping, expected a value or a list\n"
               "c.yaml:4:9: parallel.data is '-1', expected at least 1");
     EXPECT_EQ(More("parallel:\n  pipeline: [4]\n"),
-              "c.yaml:3:13: parallel.pipeline is a list, expected integer");
+              "c.yaml:3:13: parallel.pipeline is a list, expected a single value");
     EXPECT_EQ(More("parallel:\n  stages: [a, [b], {c: d}, '', 'e,f', ' g', ~]\n"),
               "c.yaml:3:15: list item of 'parallel.stages' is not a single value\n"
               "c.yaml:3:20: list item of 'parallel.stages' is not a single value\n"

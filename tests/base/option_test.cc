@@ -199,9 +199,9 @@ TEST_F(BaseOption, NomemIsNotAUserError) {
 }
 
 TEST_F(BaseOption, NearestName) {
-    const char *const names[] = {"pipeline", "data", "schedule", "lanes"};
+    const char *const names[] = {"pipeline", "data", "schedule", "lanes", "mse"};
     const auto near = [&](const char *name) {
-        const char *found = crl_nearest_name(name, names, 4, sizeof names[0]);
+        const char *found = crl_nearest_name(name, names, 5, sizeof names[0]);
         return std::string(found ? found : "");
     };
     EXPECT_EQ(near("pipline"), "pipeline");
@@ -209,6 +209,7 @@ TEST_F(BaseOption, NearestName) {
     EXPECT_EQ(near("piplenie"), "pipeline");
     EXPECT_EQ(near("dta"), "data");
     EXPECT_EQ(near("adta"), "data");
+    EXPECT_EQ(near("mes"), "mse"); // one swap, where two edits would be too many
     EXPECT_EQ(near("lane"), "lanes");
     EXPECT_EQ(near("x"), "");
     EXPECT_EQ(near(""), "");

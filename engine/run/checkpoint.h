@@ -4,8 +4,9 @@
  *   model.safetensors       parameters by their names in the layer graph
  *   optimizer.safetensors   "<parameter>.<state>"
  *   state.json              step, seed, batch sizes, lanes, model and its options, format version
- * It is written under a temporary name, synced, and renamed: it is there whole or not at all. Rank 0
- * writes; the others send it what they hold, a bounded piece at a time. Everyone reads for itself.
+ * It is written under a temporary name, synced, and renamed: it is there whole or not at all. Rank
+ * 0 writes; the others send it what they hold, a bounded piece at a time. Everyone reads for
+ * itself.
  */
 #pragma once
 
@@ -35,18 +36,23 @@ typedef struct crl_checkpoint_content {
 } crl_checkpoint_content;
 
 /* Collective: all ranks. After it, <run>/checkpoints/latest names the new one, and all but the
- * `keep` newest are removed (0: keep all). `path` receives where it is (rank 0's answer on all). */
-CRL_NODISCARD crl_status crl_checkpoint_save(crl_comm *comm, const char *run, int64_t step, int keep,
-                                             const crl_checkpoint_content *content, char *path,
-                                             size_t path_bytes);
+ * `keep` newest are removed (0: keep all). `path` receives where it is (rank 0's answer on all).
+ * A step higher than `step` is from an earlier life of the run and so older, whatever its number.
+ * The failure of rank 0 (IO, ...) is returned on all ranks, with its message; nothing of the new
+ * checkpoint is then left, and the job can go on. */
+CRL_NODISCARD crl_status crl_checkpoint_save(crl_comm *comm, const char *run, int64_t step,
+                                             int keep, const crl_checkpoint_content *content,
+                                             char *path, size_t path_bytes);
 /* The directory to resume from: `path` itself when it is a checkpoint, else the newest complete one
  * of the run directory `path`. NOT_FOUND. */
 CRL_NODISCARD crl_status crl_checkpoint_find(char *out, size_t out_bytes, const char *path);
 /* state.json of a checkpoint; owned by the caller. */
 CRL_NODISCARD crl_status crl_checkpoint_facts(json_t **out, const char *path);
-/* Fills every tensor whose data is not NULL. Checks all names and shapes, both ways (missing, extra),
- * and that values are finite, before anything is changed. `with_state` false: parameters only. */
-CRL_NODISCARD crl_status crl_checkpoint_load(const char *path, const crl_checkpoint_content *content,
+/* Fills every tensor whose data is not NULL. Checks all names and shapes, both ways (missing,
+ * extra), and that values are finite, before anything is changed. `with_state` false: parameters
+ * only. */
+CRL_NODISCARD crl_status crl_checkpoint_load(const char *path,
+                                             const crl_checkpoint_content *content,
                                              bool with_state);
 
 #ifdef __cplusplus

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the sub-commands share. A command is a `const crl_command` table with an option table; its
+ * `run` gets everything parsed, returns a status and prints no errors: crl_main.c does that.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "cli/builtins.h"
+#include "engine/run/trainer.h"
+
+enum { CRL_EXIT_OK = 0, CRL_EXIT_FAILURE = 1, CRL_EXIT_USAGE = 2 };
+
+/* The process as it was started. */
+typedef struct crl_cli {
+    const char *program; /* "carole": how messages begin */
+    const crl_model_def *model;
+    const crl_registries *registries;
+    int rank, ranks; /* of the MPI job that this process was started in; 0 of 1: none */
+    int argc;
+    char **argv; /* of the whole command line, to start it again under mpirun */
+} crl_cli;
+
+/* One command line, parsed. */
+typedef struct crl_cli_args {
+    crl_arena arena;
+    const void *options; /* the command's struct */
+    int arguments;
+    const char **argument;
+    int exit_code; /* if the command fails; a command sets it to CRL_EXIT_USAGE where that fits */
+} crl_cli_args;
+
+typedef struct crl_command {
+    const char *name; /* "train", or two words: "schedule show" */
+    const char *help;
+    const char *arguments; /* "CONFIG"; NULL: none */
+    int min_arguments, max_arguments;
+    const char *more; /* printed after the options in --help; may be NULL */
+    const crl_option *options;
+    size_t options_bytes;
+    crl_status (*run)(const crl_cli *cli, crl_cli_args *args);
+} crl_command;
+
+/* NULL-terminated registry of crl_command. */
+extern const void *const crl_commands[];
+
+/* A crl_text_list that grows by one text each time its option is given. */
+extern const crl_option_type crl_cli_option_repeated;
+
+/* Row of the option that every command with a CONFIG has. */
+#define CRL_CLI_SET_ROW(struct_type, field)                                                        \
+    {                                                                                              \
+        "set", "", "use this value of the config (section.key=value); may be given again",         \
+            &crl_cli_option_repeated, offsetof(struct_type, field), 0, 0, NULL                     \
+    }
+
+/* Parses the words after the command's name into `args`. False: the process is to end with
+ * args->exit_code (a message or the help has been printed). */
+bool crl_cli_parse(const crl_cli *cli, const crl_command *command, int argc, char **argv,
+                   crl_cli_args *args);
+
+/* "program: text\n" on stderr, once for all ranks of a job. */
+void crl_cli_error(const crl_cli *cli, const char *format, ...) CRL_PRINTF(2, 3);
+/* The error record, a line per problem; by the rank that failed. */
+void crl_cli_report_failure(const crl_cli *cli);
+
+/* Fills rank and ranks from the environment that mpirun or srun gives. */
+void crl_cli_find_job(crl_cli *cli);
+
+/* How a command that may run on several ranks wants to be started. */
+typedef struct crl_cli_launch {
+    const char *path;      /* of the config */
+    crl_text_list sets;    /* of --set */
+    const char *transport; /* of --transport; "": not given */
+    const char *resume;    /* of --resume; "": not given */
+    int64_t np;            /* of --np; 0: not given */
+} crl_cli_launch;
+
+/* The settings, with the transport that suits the way this process was started. When they need an
+ * mpirun that is not there yet, this process becomes it and the call does not return. */
+CRL_NODISCARD crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *args,
+                                      const crl_cli_launch *launch);
+
+/* The line per step. */
+typedef struct crl_progress {
+    FILE *out;
+    bool live;      /* a terminal: one line that changes */
+    bool line_open; /* the cursor stands in it */
+} crl_progress;
+
+void crl_progress_begin(crl_progress *progress, FILE *out);
+void crl_progress_started(crl_progress *progress, const crl_run_report *report);
+void crl_progress_stepped(crl_progress *progress, const crl_step_report *report);
+void crl_progress_evaluated(crl_progress *progress, const crl_evaluation_report *report);
+void crl_progress_saved(crl_progress *progress, int64_t step, const char *path);
+void crl_progress_end(crl_progress *progress);
+
+/* <run>/log.jsonl: a JSON object per event, with the keys of the progress line. */
+typedef struct crl_run_log {
+    FILE *file; /* NULL: closed */
+    const char *directory;
+    bool failed; /* a write did not succeed; reported by close */
+} crl_run_log;
+
+void crl_run_log_started(crl_run_log *log, const crl_run_report *report);
+void crl_run_log_stepped(crl_run_log *log, const crl_step_report *report);
+void crl_run_log_evaluated(crl_run_log *log, const crl_evaluation_report *report);
+void crl_run_log_saved(crl_run_log *log, int64_t step, const char *path);
+CRL_NODISCARD crl_status crl_run_log_close(crl_run_log *log);
+
+/* "1.5 GiB" */
+const char *crl_cli_bytes(char text[32], double bytes);
+/* "12.3 ms" */
+const char *crl_cli_seconds(char text[32], double seconds);
+/* "124.4 M" */
+const char *crl_cli_count(char text[32], double count);

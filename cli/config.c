@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `carole config check | reference`: what a config file may say, and whether one is right. */
+#include "cli/cli_internal.h"
+
+typedef struct check_options {
+    crl_text_list sets;
+} check_options;
+
+static const crl_option check_table[] = {CRL_CLI_SET_ROW(check_options, sets), {0}};
+
+static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
+    const check_options *o = args->options;
+    crl_settings *settings = NULL;
+    CRL_TRY(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
+                              o->sets.item, o->sets.count));
+    crl_layout *layout = NULL;
+    const crl_status status = crl_layout_create(&layout, settings, cli->registries, NULL);
+    if (status == CRL_STATUS_OK)
+        printf("%s: valid: model %s, %lld x %lld ranks\n", args->argument[0], settings->model_type,
+               (long long)settings->parallel.pipeline, (long long)settings->parallel.data);
+    crl_layout_destroy(layout);
+    crl_settings_destroy(settings);
+    return status;
+}
+
+static crl_status run_reference(const crl_cli *cli, crl_cli_args *args) {
+    (void)args;
+    return crl_settings_reference(cli->registries, stdout);
+}
+
+const crl_command crl_command_config_check = {
+    .name = "config check",
+    .help = "check a config file and the layout it asks for",
+    .arguments = "CONFIG",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .options = check_table,
+    .options_bytes = sizeof(check_options),
+    .run = run_check,
+};
+
+const crl_command crl_command_config_reference = {
+    .name = "config reference",
+    .help = "every key of a config file, with its default, as Markdown",
+    .run = run_reference,
+};

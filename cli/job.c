@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the process was started and how it has to be: alone with ranks as threads, or as one of the
+ * processes of an MPI job. Becomes mpirun when the settings ask for MPI and nobody has started it.
+ * The one place that reads the environment.
+ */
+#include "cli/cli_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/registry.h"
+
+extern char **environ;
+
+static int environment_int(const char *name, int otherwise) {
+    const char *text = getenv(name);
+    if (!text || !*text)
+        return otherwise;
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+    return *end || value < 0 || value > 1000000 ? otherwise : (int)value;
+}
+
+void crl_cli_find_job(crl_cli *cli) {
+    cli->rank = environment_int("OMPI_COMM_WORLD_RANK", 0);
+    cli->ranks = environment_int("OMPI_COMM_WORLD_SIZE", 0);
+    if (cli->ranks == 0 && getenv("PMIX_RANK")) { /* srun --mpi=pmix */
+        cli->rank = environment_int("PMIX_RANK", 0);
+        cli->ranks = environment_int("SLURM_NTASKS", 0);
+    }
+    if (cli->ranks < 1 || cli->rank >= cli->ranks) {
+        cli->rank = 0;
+        cli->ranks = 1;
+    }
+}
+
+static bool user_tuned_mpi(void) {
+    for (char **variable = environ; *variable; variable++)
+        if (strncmp(*variable, "OMPI_MCA_", 9) == 0)
+            return true;
+    return false;
+}
+
+/* Returns only when it fails. */
+static crl_status become_mpirun(const crl_cli *cli, crl_cli_args *args, int ranks) {
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return CRL_FAIL(IO, "/proc/self/exe: %s", strerror(errno));
+    self[length] = '\0';
+    char number[16];
+    snprintf(number, sizeof number, "%d", ranks);
+    /* --oversubscribe only permits more ranks than cores; threads are set by carole, not by
+     * binding. */
+    const char *const always[] = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", number};
+    const char *const untuned[] = {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"};
+    enum { ALWAYS = 6, UNTUNED = 6 };
+    const char **word = NULL;
+    CRL_TRY(crl_arena_alloc(&args->arena, &word, (size_t)cli->argc + ALWAYS + UNTUNED + 2,
+                            sizeof *word));
+    int words = 0;
+    for (int i = 0; i < ALWAYS; i++)
+        word[words++] = always[i];
+    for (int i = 0; i < UNTUNED && !user_tuned_mpi(); i++)
+        word[words++] = untuned[i];
+    word[words++] = self;
+    for (int i = 1; i < cli->argc; i++)
+        word[words++] = cli->argv[i];
+    if (geteuid() == 0) { /* containers */
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+    fflush(stdout);
+    execvp("mpirun", (char **)(uintptr_t)word);
+    return errno == ENOENT
+               ? CRL_FAIL(NOT_FOUND, "mpirun was not found: install it (Debian: openmpi-bin), or "
+                                     "use --transport local")
+               : CRL_FAIL(IO, "mpirun: %s", strerror(errno));
+}
+
+static crl_status add_set(crl_arena *arena, crl_text_list *sets, const char *key,
+                          const char *value) {
+    const char *text = NULL;
+    CRL_TRY(crl_arena_format(arena, &text, "%s=%s", key, value));
+    const crl_option row = {.name = "set"};
+    return crl_cli_option_repeated.parse(&row, text, arena, sets);
+}
+
+static bool sets_transport(const crl_text_list *sets) {
+    for (int i = 0; i < sets->count; i++)
+        if (strncmp(sets->item[i], "comm.transport=", 15) == 0)
+            return true;
+    return false;
+}
+
+static bool has_mpi(const crl_cli *cli) {
+    for (int i = 0; cli->registries->transports[i]; i++)
+        if (strcmp(((const crl_plugin *)cli->registries->transports[i])->name, "mpi") == 0)
+            return true;
+    return false;
+}
+
+static crl_status check_start(const crl_cli *cli, const crl_settings *settings, int64_t np) {
+    const int64_t needed = settings->parallel.pipeline * settings->parallel.data;
+    if (cli->ranks > 1 && strcmp(settings->comm.transport, "mpi") != 0)
+        return CRL_FAIL(INVALID,
+                        "transport '%s' runs all ranks in one process, but this is one of %d that "
+                        "mpirun started: leave out mpirun, or the transport",
+                        settings->comm.transport, cli->ranks);
+    if (cli->ranks > 1 && cli->ranks != needed)
+        return CRL_FAIL(INVALID,
+                        "layout needs %lld x %lld = %lld ranks (parallel.pipeline x "
+                        "parallel.data), mpirun started %d",
+                        (long long)settings->parallel.pipeline, (long long)settings->parallel.data,
+                        (long long)needed, cli->ranks);
+    if (np > 0 && np != needed)
+        return CRL_FAIL(INVALID,
+                        "--np is %lld, but the layout needs %lld x %lld = %lld ranks "
+                        "(parallel.pipeline x parallel.data)",
+                        (long long)np, (long long)settings->parallel.pipeline,
+                        (long long)settings->parallel.data, (long long)needed);
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *args,
+                        const crl_cli_launch *launch) {
+    crl_text_list sets = launch->sets;
+    if (cli->ranks > 1 && !has_mpi(cli))
+        return CRL_FAIL(UNSUPPORTED,
+                        "mpirun started %d processes, but this build has no MPI "
+                        "(`%s info` says how to get it)",
+                        cli->ranks, cli->program);
+    if (launch->transport[0])
+        CRL_TRY(add_set(&args->arena, &sets, "comm.transport", launch->transport));
+    else if (cli->ranks > 1 && !sets_transport(&sets))
+        CRL_TRY(add_set(&args->arena, &sets, "comm.transport", "mpi"));
+    if (launch->resume[0])
+        CRL_TRY(add_set(&args->arena, &sets, "run.resume", launch->resume));
+    args->exit_code = CRL_EXIT_USAGE;
+    crl_settings *settings = NULL;
+    CRL_TRY(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0], sets.item,
+                              sets.count));
+    crl_status status = CRL_STATUS_OK;
+    CRL_TRY_OUT(check_start(cli, settings, launch->np));
+    args->exit_code = CRL_EXIT_FAILURE;
+    const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
+    if (cli->ranks == 1 && ranks > 1 && strcmp(settings->comm.transport, "mpi") == 0)
+        CRL_TRY_OUT(become_mpirun(cli, args, (int)ranks));
+    *out = settings;
+    settings = NULL;
+out:
+    crl_settings_destroy(settings);
+    return status;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `carole plan`: what a config would do, without doing it: stages, memory, bubble, ranks, and the
+ * picture of one replica's pipeline.
+ */
+#include "cli/cli_internal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "engine/base/alloc.h"
+
+typedef struct plan_options {
+    crl_text_list sets;
+    bool profile, nodes;
+} plan_options;
+
+static const crl_option options[] = {
+    CRL_CLI_SET_ROW(plan_options, sets),
+    {"profile", "false", "cut by times measured on this machine instead of counted arithmetic",
+     &crl_option_bool, offsetof(plan_options, profile), 0, 0, NULL},
+    {"nodes", "false", "print every node of the model too", &crl_option_bool,
+     offsetof(plan_options, nodes), 0, 0, NULL},
+    {0}};
+
+static int64_t stage_parameters(const crl_layout *layout, const crl_stage *stage) {
+    int64_t elements = 0;
+    for (int p = 0; p < layout->graph->params; p++) {
+        const crl_param *param = &layout->graph->param[p];
+        for (int u = 0; u < param->uses; u++) {
+            if (param->use[u].node >= stage->first && param->use[u].node < stage->last) {
+                elements += param->elements; /* a tied one counts on every stage that holds it */
+                break;
+            }
+        }
+    }
+    return elements;
+}
+
+static size_t bytes_into(const crl_plan *plan, int stage) {
+    size_t bytes = 0;
+    for (int e = 0; e < plan->edges; e++)
+        if (plan->edge[e].to == stage)
+            bytes += plan->edge[e].bytes;
+    return bytes;
+}
+
+static void print_stages(const crl_layout *layout) {
+    const crl_plan *plan = layout->plan;
+    double total = 0;
+    for (int s = 0; s < plan->stages; s++)
+        total += layout->stage[s].forward_s + layout->stage[s].input_s + layout->stage[s].weight_s;
+    printf(
+        "stage  position  nodes  parameters   forward   backward   share    arrives  from .. to\n");
+    for (int s = 0; s < plan->stages; s++) {
+        const crl_stage *stage = &plan->stage[s];
+        const crl_stage_time *time = &layout->stage[s];
+        const double backward_s = time->input_s + time->weight_s;
+        char parameters[32], forward[32], backward[32], arrives[32];
+        printf("%5d  %8d  %5d  %10s  %8s  %9s  %4.1f %%  %9s  %s .. %s\n", s, stage->position,
+               stage->last - stage->first,
+               crl_cli_count(parameters, (double)stage_parameters(layout, stage)),
+               crl_cli_seconds(forward, time->forward_s), crl_cli_seconds(backward, backward_s),
+               total > 0 ? 100 * (time->forward_s + backward_s) / total : 0,
+               crl_cli_bytes(arrives, (double)bytes_into(plan, s)),
+               layout->graph->node[stage->first].name, layout->graph->node[stage->last - 1].name);
+    }
+}
+
+static crl_status print_memory(const crl_layout *layout, const crl_registries *registries) {
+    printf("\nrank  position     weights   gradients   optimizer  activations   workspace        "
+           "comm  "
+           "     total\n");
+    for (int position = 0; position < layout->mesh.pipeline; position++) {
+        const int rank = crl_mesh_rank(&layout->mesh, (crl_coordinates){.position = position});
+        crl_memory_report report = {0};
+        CRL_TRY(crl_layout_memory(&report, layout, registries, rank));
+        char text[7][32];
+        printf("%4d  %8d  %10s  %10s  %10s  %11s  %10s  %10s  %10s\n", rank, position,
+               crl_cli_bytes(text[0], (double)report.weights_bytes),
+               crl_cli_bytes(text[1], (double)report.gradients_bytes),
+               crl_cli_bytes(text[2], (double)report.optimizer_bytes),
+               crl_cli_bytes(text[3], (double)report.activations_bytes),
+               crl_cli_bytes(text[4], (double)report.workspace_bytes),
+               crl_cli_bytes(text[5], (double)report.comm_bytes),
+               crl_cli_bytes(text[6], (double)report.total_bytes));
+    }
+    return CRL_STATUS_OK;
+}
+
+static void print_ranks(const crl_mesh *mesh) {
+    printf("\nranks by replica (down) and pipeline position (across)\n");
+    for (int replica = 0; replica < mesh->data; replica++) {
+        for (int position = 0; position < mesh->pipeline; position++)
+            printf(" %4d", crl_mesh_rank(
+                               mesh, (crl_coordinates){.position = position, .replica = replica}));
+        printf("\n");
+    }
+}
+
+static int grid_columns(void) {
+    struct winsize size = {0};
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40
+               ? size.ws_col
+               : 120;
+}
+
+static crl_status print_pipeline(const crl_layout *layout) {
+    const crl_range range =
+        crl_replica_micro_batches(0, layout->mesh.data, layout->lanes, layout->micro_batches);
+    const int micro_batches = range.last - range.first;
+    crl_program *program = NULL;
+    crl_simulation *simulation = NULL;
+    crl_status status = CRL_STATUS_OK;
+    CRL_TRY(crl_layout_program(&program, layout, layout->plan, micro_batches, false));
+    const crl_simulation_config config = {.stage = layout->stage};
+    CRL_TRY_OUT(crl_simulate(&simulation, program, &config));
+    char time[32];
+    printf("\npipeline of replica 0: schedule %s, %d micro-batches, %s of computing, predicted "
+           "bubble %.1f %%\n",
+           layout->schedule->name, micro_batches, crl_cli_seconds(time, simulation->makespan_s),
+           100 * simulation->bubble);
+    CRL_TRY_OUT(crl_program_print_grid(program, &config, NULL, grid_columns(), stdout));
+out:
+    crl_simulation_destroy(simulation);
+    crl_program_destroy(program);
+    return status;
+}
+
+static void print_head(const crl_layout *layout) {
+    const crl_settings *settings = layout->settings;
+    char parameters[32];
+    printf("model %s: %d nodes, %s parameters; %d pipeline x %d data = %d ranks\n",
+           settings->model_type, layout->graph->nodes,
+           crl_cli_count(parameters, (double)crl_graph_param_elements(layout->graph)),
+           layout->mesh.pipeline, layout->mesh.data, layout->mesh.pipeline * layout->mesh.data);
+    printf("global batch %lld in %d micro-batches of %lld, %d lanes; partitioner %s\n\n",
+           (long long)settings->train.global_batch, layout->micro_batches,
+           (long long)settings->train.micro_batch, layout->lanes, settings->parallel.partitioner);
+}
+
+static crl_status run(const crl_cli *cli, crl_cli_args *args) {
+    const plan_options *o = args->options;
+    crl_status status = CRL_STATUS_OK;
+    crl_settings *settings = NULL;
+    crl_layout *layout = NULL;
+    double *node_s = NULL;
+    CRL_TRY_OUT(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
+                                  o->sets.item, o->sets.count));
+    if (o->profile || settings->train.profile)
+        CRL_TRY_OUT(crl_layout_profile(&node_s, settings, cli->registries));
+    CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
+    print_head(layout);
+    if (o->nodes) {
+        crl_graph_print(layout->graph, stdout);
+        printf("\n");
+    }
+    print_stages(layout);
+    CRL_TRY_OUT(print_memory(layout, cli->registries));
+    print_ranks(&layout->mesh);
+    CRL_TRY_OUT(print_pipeline(layout));
+out:
+    crl_layout_destroy(layout);
+    crl_free(node_s);
+    crl_settings_destroy(settings);
+    return status;
+}
+
+const crl_command crl_command_plan = {
+    .name = "plan",
+    .help = "show stages, memory, bubble and ranks of a config, without training",
+    .arguments = "CONFIG",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .options = options,
+    .options_bytes = sizeof(plan_options),
+    .run = run,
+};

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the command speaks: error lines, and numbers with units. */
+#include "cli/cli_internal.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void crl_cli_error(const crl_cli *cli, const char *format, ...) {
+    if (cli->rank > 0)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "%s: ", cli->program);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+}
+
+void crl_cli_report_failure(const crl_cli *cli) {
+    const crl_error *error = crl_error_get();
+    /* With ranks as processes every one of them gets here with the same record. */
+    const int speaker = error->rank >= 0 && error->rank < cli->ranks ? error->rank : 0;
+    if (cli->rank != speaker)
+        return;
+    char prefix[64] = "";
+    if (error->rank >= 0)
+        snprintf(prefix, sizeof prefix, "rank %d: ", error->rank);
+    for (const char *line = error->message; line;) {
+        const char *end = strchrnul(line, '\n');
+        if (end > line)
+            fprintf(stderr, "%s: %s%.*s\n", cli->program, prefix, (int)(end - line), line);
+        line = *end ? end + 1 : NULL;
+    }
+    if (error->message[0] == '\0')
+        fprintf(stderr, "%s: %sfailed: %s\n", cli->program, prefix, crl_status_name(error->status));
+}
+
+const char *crl_cli_bytes(char text[32], double bytes) {
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    while (bytes >= 1024 && u < 4) {
+        bytes /= 1024;
+        u++;
+    }
+    snprintf(text, 32, "%.*f %s", u == 0 || bytes >= 100 ? 0 : 1, bytes, unit[u]);
+    return text;
+}
+
+const char *crl_cli_seconds(char text[32], double seconds) {
+    if (seconds < 1e-3)
+        snprintf(text, 32, "%.1f us", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(text, 32, "%.1f ms", seconds * 1e3);
+    else
+        snprintf(text, 32, "%.2f s", seconds);
+    return text;
+}
+
+const char *crl_cli_count(char text[32], double count) {
+    static const char *const unit[] = {"", " k", " M", " G", " T"};
+    int u = 0;
+    while (count >= 1000 && u < 4) {
+        count /= 1000;
+        u++;
+    }
+    snprintf(text, 32, "%.*f%s", u == 0 ? 0 : 2, count, unit[u]);
+    return text;
+}

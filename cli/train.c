@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `carole train`: hands the settings to the engine and shows what it reports. */
+#include "cli/cli_internal.h"
+
+#include <inttypes.h>
+
+typedef struct train_options {
+    crl_text_list sets;
+    int64_t np;
+    const char *transport, *resume;
+    bool quiet;
+} train_options;
+
+static const crl_option options[] = {
+    CRL_CLI_SET_ROW(train_options, sets),
+    {"np", "0",
+     "ranks; has to be parallel.pipeline x parallel.data; with --transport mpi, mpirun "
+     "is started for them",
+     &crl_option_int, offsetof(train_options, np), 0, 100000, NULL},
+    {"transport", "", "local (ranks are threads) or mpi; the same as comm.transport",
+     &crl_option_text, offsetof(train_options, transport), 0, 0, NULL},
+    {"resume", "", "none, auto, or a checkpoint; the same as run.resume", &crl_option_text,
+     offsetof(train_options, resume), 0, 0, NULL},
+    {"quiet", "false", "print nothing but errors", &crl_option_bool, offsetof(train_options, quiet),
+     0, 0, NULL},
+    {0}};
+
+typedef struct train_view {
+    crl_progress *progress; /* NULL: quiet */
+    crl_run_log log;
+} train_view;
+
+static void started(void *context, const crl_run_report *report) {
+    train_view *view = context;
+    crl_run_log_started(&view->log, report);
+    if (view->progress)
+        crl_progress_started(view->progress, report);
+}
+
+static void stepped(void *context, const crl_step_report *report) {
+    train_view *view = context;
+    crl_run_log_stepped(&view->log, report);
+    if (view->progress)
+        crl_progress_stepped(view->progress, report);
+}
+
+static void evaluated(void *context, const crl_evaluation_report *report) {
+    train_view *view = context;
+    crl_run_log_evaluated(&view->log, report);
+    if (view->progress)
+        crl_progress_evaluated(view->progress, report);
+}
+
+static void saved(void *context, int64_t step, const char *path) {
+    train_view *view = context;
+    crl_run_log_saved(&view->log, step, path);
+    if (view->progress)
+        crl_progress_saved(view->progress, step, path);
+}
+
+static crl_status run(const crl_cli *cli, crl_cli_args *args) {
+    const train_options *o = args->options;
+    crl_settings *settings = NULL;
+    CRL_TRY(crl_cli_load(
+        &settings, cli, args,
+        &(crl_cli_launch){
+            .sets = o->sets, .transport = o->transport, .resume = o->resume, .np = o->np}));
+    crl_status status = CRL_STATUS_OK;
+    crl_progress progress;
+    crl_progress_begin(&progress, stdout);
+    train_view view = {.progress = o->quiet ? NULL : &progress,
+                       .log = {.directory = settings->run.directory}};
+    const crl_run_events events = {.context = &view,
+                                   .started = started,
+                                   .stepped = stepped,
+                                   .evaluated = evaluated,
+                                   .saved = saved};
+    crl_run_result result = {0};
+    status = crl_train(&result, settings, cli->registries, &events);
+    crl_progress_end(&progress);
+    if (status != CRL_STATUS_OK) {
+        /* The training's failure is the one to tell; a log that failed too adds nothing. */
+        const crl_error error = *crl_error_get();
+        if (crl_run_log_close(&view.log) != CRL_STATUS_OK)
+            crl_error_set(&error);
+        crl_error_add_frame(__FILE__, __LINE__);
+        goto out;
+    }
+    CRL_TRY_OUT(crl_run_log_close(&view.log));
+    if (!o->quiet)
+        printf("finished step %" PRId64 ": loss %.6g, parameter bits %016" PRIx64
+               ", run folder %s\n",
+               result.steps, result.loss, result.parameter_hash, settings->run.directory);
+out:
+    crl_settings_destroy(settings);
+    return status;
+}
+
+const crl_command crl_command_train = {
+    .name = "train",
+    .help = "train a model as a config file says",
+    .arguments = "CONFIG",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .more =
+        "Under mpirun the transport is mpi, with one rank per process. The same config gives the "
+        "same bits in every layout.",
+    .options = options,
+    .options_bytes = sizeof(train_options),
+    .run = run,
+};

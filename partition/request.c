@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of a request, and the figures of a result, the same for all partitioners. */
+#include "partition/request_internal.h"
+
+#include <math.h>
+
+static int possible_stages(const crl_partition_request *request) {
+    int stages = request->units;
+    for (int j = 1; j < request->units && request->may_cut_before; j++) {
+        stages -= !request->may_cut_before[j];
+    }
+    return stages;
+}
+
+int partition_stages(const crl_partition_request *request) {
+    const int possible = possible_stages(request);
+    return request->stages < possible ? request->stages : possible;
+}
+
+static crl_status check_costs(const char *name, const char *what, const double *cost, int units) {
+    for (int j = 0; cost && j < units; j++) {
+        if (!isfinite(cost[j]) || cost[j] < 0) {
+            return CRL_FAIL(INVALID, "%s: %s of unit %d is %g, expected 0 or more", name, what, j,
+                            cost[j]);
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+crl_status partition_check_request(const char *name, const crl_partition_request *request) {
+    const int units = request->units, stages = request->stages;
+    if (units < 1 || units > PARTITION_MAX_UNITS) {
+        return CRL_FAIL(INVALID, "%s: %d units, expected 1 to %d", name, units,
+                        PARTITION_MAX_UNITS);
+    }
+    if (stages < 1 || stages > PARTITION_MAX_STAGES) {
+        return CRL_FAIL(INVALID, "%s: %d stages, expected 1 to %d", name, stages,
+                        PARTITION_MAX_STAGES);
+    }
+    const int possible = possible_stages(request);
+    if (stages > possible && !request->fewer_stages) {
+        return CRL_FAIL(INVALID, "%s: %d stages, but %d units can be cut into %d at most", name,
+                        stages, units, possible);
+    }
+    const double limit = request->memory_limit_bytes;
+    if (!isfinite(limit) || limit < 0) {
+        return CRL_FAIL(INVALID, "%s: memory limit is %g bytes, expected 0 or more", name, limit);
+    }
+    CRL_TRY(check_costs(name, "time", request->compute_s, units));
+    CRL_TRY(check_costs(name, "state", request->state_bytes, units));
+    CRL_TRY(check_costs(name, "activation", request->activation_bytes, units));
+    return check_costs(name, "boundary time", request->boundary_s, units);
+}
+
+static double sum_of(const double *cost, int first, int last) {
+    double sum = 0;
+    for (int j = first; cost && j < last; j++) {
+        sum += cost[j];
+    }
+    return sum;
+}
+
+void partition_measure(crl_partition *inout, const crl_partition_request *request) {
+    inout->bottleneck_s = 0;
+    inout->peak_bytes = 0;
+    for (int s = 0; s < inout->stages; s++) {
+        const int first = inout->first[s];
+        const int last = s + 1 < inout->stages ? inout->first[s + 1] : request->units;
+        const double bytes = sum_of(request->state_bytes, first, last) +
+                             (inout->stages - s) * sum_of(request->activation_bytes, first, last);
+        inout->bottleneck_s = fmax(inout->bottleneck_s, sum_of(request->compute_s, first, last));
+        if (s > 0 && request->boundary_s) {
+            inout->bottleneck_s = fmax(inout->bottleneck_s, request->boundary_s[first - 1]);
+        }
+        inout->peak_bytes = fmax(inout->peak_bytes, bytes);
+    }
+}
+
+crl_status partition_require_fit(const char *name, const crl_partition *partition,
+                                 const crl_partition_request *request) {
+    char limit[BYTES_TEXT_BYTES], peak[BYTES_TEXT_BYTES];
+    if (request->memory_limit_bytes == 0 || partition->peak_bytes <= request->memory_limit_bytes) {
+        return CRL_STATUS_OK;
+    }
+    return CRL_FAIL(UNSUPPORTED, "%s: %d stages need %s on one device, the limit is %s", name,
+                    partition->stages, partition_bytes_text(partition->peak_bytes, peak),
+                    partition_bytes_text(request->memory_limit_bytes, limit));
+}
+
+char *partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    if (bytes < 1024) {
+        snprintf(text, BYTES_TEXT_BYTES, "%.0f bytes", ceil(bytes));
+        return text;
+    }
+    double scaled = bytes / 1024;
+    int unit = 0;
+    while (scaled >= 1024 && unit < 4) {
+        scaled /= 1024;
+        unit++;
+    }
+    if (bytes < 9e15) {
+        snprintf(text, BYTES_TEXT_BYTES, "%.2f %s (%.0f bytes)", scaled, units[unit], ceil(bytes));
+    } else {
+        snprintf(text, BYTES_TEXT_BYTES, "%.4g %s", scaled, units[unit]);
+    }
+    return text;
+}

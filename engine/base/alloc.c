@@ -23,6 +23,7 @@ typedef struct header {
 _Static_assert(sizeof(header) == CRL_ALIGN_BYTES, "the header keeps the block aligned");
 
 static _Thread_local crl_alloc_watch *attached;
+static _Thread_local int64_t thread_count;
 
 crl_alloc_watch *crl_alloc_attach(crl_alloc_watch *watch) {
     crl_alloc_watch *previous = attached;
@@ -33,6 +34,8 @@ crl_alloc_watch *crl_alloc_attach(crl_alloc_watch *watch) {
 crl_alloc_watch *crl_alloc_attached(void) {
     return attached;
 }
+
+int64_t crl_alloc_thread_count(void) { return thread_count; }
 
 /* Counts one request against fail_at; true when it is the one that has to fail. */
 static bool must_fail(crl_alloc_watch *watch) {
@@ -75,6 +78,7 @@ static crl_status allocate(void **out, size_t bytes, size_t zero_from) {
     if (watch) {
         count_allocation(watch, bytes);
     }
+    thread_count++;
     *out = block;
     return CRL_STATUS_OK;
 }

@@ -38,6 +38,8 @@ typedef struct crl_alloc_watch {
 /* Attaches the calling thread to `watch` (NULL detaches); returns the previous one. */
 crl_alloc_watch *crl_alloc_attach(crl_alloc_watch *watch);
 crl_alloc_watch *crl_alloc_attached(void);
+/* Successful allocations of the calling thread since it began, whatever it was attached to. */
+int64_t crl_alloc_thread_count(void);
 
 /*
  * `out` is the address of a pointer of any type: CRL_TRY(crl_alloc(&x, n, sizeof *x)).

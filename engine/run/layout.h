@@ -16,26 +16,29 @@ extern "C" {
 #endif
 
 typedef struct crl_layout {
-    const crl_settings *settings; /* lent */
-    crl_graph *graph;
+    const crl_settings *settings;   /* lent */
+    const crl_optimizer *optimizer; /* lent, with its number of state arrays: */
+    int states;
+    crl_graph *graph; /* of training micro-batches */
     crl_plan *plan;
+    crl_graph *evaluate_graph; /* of validation micro-batches; the same nodes and cuts */
+    crl_plan *evaluate_plan;
     crl_mesh mesh;
     const crl_schedule *schedule;
-    int lanes;              /* L in effect: at most the micro-batches */
-    int micro_batches;      /* M of a step */
-    double *node_s;         /* (nodes) forward + backward of one micro-batch, for the partitioner */
-    crl_stage_time *stage;  /* (stages) the same by stage and phase, for the simulator */
+    int lanes;             /* L in effect: at most the micro-batches */
+    int micro_batches;     /* M of a step, training and validation */
+    double *node_s;        /* (nodes × CRL_PHASES) of one micro-batch */
+    crl_stage_time *stage; /* (stages) the same by stage, for the simulator */
     crl_partition partition;
 } crl_layout;
 
 /* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: analytic. */
 CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
-                                           const crl_registries *registries,
-                                           const double *node_s);
+                                           const crl_registries *registries, const double *node_s);
 void crl_layout_destroy(crl_layout *layout);
 
-/* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's own,
- * from 0. forward_only: evaluation, with `micro_batches` of them. */
+/* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's
+ * own, from 0. forward_only: evaluation, with `micro_batches` of them. */
 CRL_NODISCARD crl_status crl_layout_program(crl_program **out, const crl_layout *layout,
                                             const crl_plan *plan, int micro_batches,
                                             bool forward_only);
@@ -49,8 +52,8 @@ typedef struct crl_memory_report {
     size_t total_bytes;
 } crl_memory_report;
 
-/* Of a rank of this layout, exactly what training will reserve; prepares (and releases) its layers to
- * know their scratch, and allocates no tensor. */
+/* Of a rank of this layout, exactly what training will reserve; prepares (and releases) its layers
+ * to know their scratch, and allocates no tensor. */
 CRL_NODISCARD crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
                                            const crl_registries *registries, int rank);
 

@@ -14,8 +14,6 @@
         .offset = offsetof(struct_, field_), .min = low, .max = high                               \
     }
 
-static const double most = 1e15; /* of any count: exact as a double */
-
 typedef struct model_section {
     const char *type;
 } model_section;
@@ -134,6 +132,8 @@ static const crl_option run_table[] = {
     RUN(crl_option_text, directory, "directory", "runs/carole", 0, 0, "log, checkpoints"),
     RUN(crl_option_text, resume, "resume", "none", 0, 0,
         "none, auto (newest of the directory), or a checkpoint"),
+    RUN(crl_option_text, initialize, "initialize", "", 0, 0,
+        "a checkpoint to take the weights from, at step 0; empty: random"),
     RUN(crl_option_int, threads, "threads", "0", 0, 4096,
         "per rank; 0: cores / ranks of this machine"),
     {0}};
@@ -209,12 +209,7 @@ static crl_status check_together(crl_settings *s, const crl_registries *registri
     char at[512];
     const void *found = NULL;
     const crl_config_source *source = &s->source;
-    if (s->lanes == 0) {
-        for (s->lanes = 1; s->lanes < s->parallel.data;) {
-            s->lanes *= 2;
-        }
-    }
-    if ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < s->parallel.data) {
+    if (s->lanes != 0 && ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < s->parallel.data)) {
         return CRL_FAIL(INVALID,
                         "%s: lanes are %lld, expected a power of two not below the data-parallel "
                         "width %lld",

@@ -23,11 +23,11 @@ typedef struct crl_settings_data {
 } crl_settings_data;
 
 typedef struct crl_settings_parallel {
-    int64_t pipeline, data;  /* P, D */
-    int64_t virtual_stages;  /* stages per pipeline position */
+    int64_t pipeline, data; /* P, D */
+    int64_t virtual_stages; /* stages per pipeline position */
     const char *schedule;
     const char *partitioner;
-    crl_text_list cuts;      /* manual: names of the first node of stages 1.. */
+    crl_text_list cuts;         /* manual: names of the first node of stages 1.. */
     int64_t memory_limit_bytes; /* per device; 0: none */
 } crl_settings_parallel;
 
@@ -57,8 +57,10 @@ typedef struct crl_settings_comm {
 
 typedef struct crl_settings_run {
     const char *directory;
-    const char *resume; /* "auto": the newest checkpoint of the directory, if any; "none"; or a path */
-    int64_t threads;    /* per rank; 0: cores / local ranks */
+    const char
+        *resume; /* "auto": the newest checkpoint of the directory, if any; "none"; or a path */
+    const char *initialize; /* weights to start from; "": random */
+    int64_t threads;        /* per rank; 0: cores / local ranks */
 } crl_settings_run;
 
 typedef struct crl_settings {
@@ -77,8 +79,9 @@ typedef struct crl_settings {
     crl_settings_run run;
 } crl_settings;
 
-/* Reads `path` (NULL: defaults only) and the overrides "section.key=value". `model` (may be NULL) is
- * the default for model.type, besides those of the registry. INVALID: every problem, a line each. */
+/* Reads `path` (NULL: defaults only) and the overrides "section.key=value". `model` (may be NULL)
+ * is the default for model.type, besides those of the registry. INVALID: every problem, a line
+ * each. */
 CRL_NODISCARD crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
                                            const crl_model_def *model, const char *path,
                                            const char *const *sets, int set_count);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs, costs, cuts and programs of a run. */
+#include "engine/run/layout.h"
+
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/registry.h"
+
+/*
+ * A nominal device: only the ratios matter to the cuts. One core of a current server CPU, and a
+ * link within the machine (docs/benchmarks.md).
+ */
+static const double nominal_flops_per_s = 100e9, nominal_bytes_per_s = 15e9,
+                    nominal_link_bytes_per_s = 8e9;
+
+enum { SEND_WINDOW = 2 };
+
+static crl_status build_graph(crl_graph **out, const crl_settings *settings,
+                              const crl_registries *registries, int64_t batch) {
+    crl_status status = CRL_STATUS_OK;
+    crl_model *model = NULL;
+    CRL_TRY_OUT(crl_model_create(&model));
+    CRL_TRY_OUT(settings->model->build(model, settings->model_options));
+    CRL_TRY_OUT(crl_graph_build(out, model, registries->layers, batch));
+out:
+    crl_model_destroy(model);
+    return status;
+}
+
+static void analytic_times(const crl_graph *graph, double *node_s) {
+    for (int n = 0; n < graph->nodes; n++) {
+        const crl_layer_cost *cost = &graph->node[n].spec.cost;
+        for (int p = 0; p < CRL_PHASES; p++) {
+            const double flops_s = cost->flops[p] / nominal_flops_per_s;
+            const double bytes_s = cost->bytes[p] / nominal_bytes_per_s;
+            node_s[n * CRL_PHASES + p] = flops_s > bytes_s ? flops_s : bytes_s;
+        }
+    }
+}
+
+/* The chain the partitioner cuts: every node but the dataset's, which are read where they are used.
+ */
+typedef struct chain {
+    int units;
+    int *node;
+    double *compute_s, *state_bytes, *activation_bytes, *boundary_s;
+    const char **name;
+} chain;
+
+static void chain_fini(chain *c) {
+    crl_free(c->node);
+    crl_free(c->compute_s);
+    crl_free(c->state_bytes);
+    crl_free(c->activation_bytes);
+    crl_free(c->boundary_s);
+    crl_free(c->name);
+}
+
+/* Bytes of one micro-batch that node n keeps for backward: its saves, and outputs somebody reads.
+ */
+static double kept_bytes(const crl_graph *graph, int n) {
+    const crl_node *node = &graph->node[n];
+    double bytes = 0;
+    for (int s = 0; s < node->spec.saves; s++) {
+        bytes += (double)crl_dtype_bytes(node->spec.save[s].dtype) *
+                 (double)crl_shape_elements(&node->spec.save[s].shape);
+    }
+    for (int o = 0; o < node->spec.outputs; o++) {
+        const crl_value *v = &graph->value[node->output[o]];
+        uint32_t read =
+            (node->spec.input_needs_outputs | node->spec.weight_needs_outputs) >> o & 1u;
+        for (int c = 0; c < v->consumers; c++) {
+            const crl_layer_spec *spec = &graph->node[v->consumer[c].node].spec;
+            read |=
+                (spec->input_needs_inputs | spec->weight_needs_inputs) >> v->consumer[c].slot & 1u;
+        }
+        bytes += read ? (double)v->bytes : 0;
+    }
+    return bytes;
+}
+
+static crl_status chain_init(chain *c, const crl_layout *layout) {
+    const crl_graph *graph = layout->graph;
+    const size_t nodes = (size_t)graph->nodes;
+    CRL_TRY(crl_alloc(&c->node, nodes, sizeof *c->node));
+    CRL_TRY(crl_alloc(&c->compute_s, nodes, sizeof(double)));
+    CRL_TRY(crl_alloc(&c->state_bytes, nodes, sizeof(double)));
+    CRL_TRY(crl_alloc(&c->activation_bytes, nodes, sizeof(double)));
+    CRL_TRY(crl_alloc(&c->boundary_s, nodes, sizeof(double)));
+    CRL_TRY(crl_alloc(&c->name, nodes, sizeof *c->name));
+    for (int n = 0; n < graph->nodes; n++) {
+        const crl_node *node = &graph->node[n];
+        const int u = c->units;
+        if (node->layer->is_input) {
+            continue;
+        }
+        c->node[u] = n;
+        c->name[u] = node->name;
+        for (int p = 0; p < CRL_PHASES; p++) {
+            c->compute_s[u] += layout->node_s[n * CRL_PHASES + p];
+        }
+        for (int p = 0; p < node->spec.params; p++) {
+            c->state_bytes[u] += (double)graph->param[node->param[p]].elements * sizeof(float) *
+                                 (2 + layout->states);
+        }
+        c->activation_bytes[u] = kept_bytes(graph, n);
+        c->boundary_s[u] = n + 1 < graph->nodes ? 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
+                                                      nominal_link_bytes_per_s
+                                                : 0;
+        c->units++;
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_settings *s = layout->settings;
+    const void *found = NULL;
+    const int64_t stages = s->parallel.pipeline * s->parallel.virtual_stages;
+    chain c = {0};
+    CRL_TRY_OUT(crl_registry_find(&found, registries->partitioners, "partitioner",
+                                  s->parallel.partitioner));
+    CRL_TRY_OUT(chain_init(&c, layout));
+    if (stages > c.units) {
+        status = CRL_FAIL(INVALID,
+                          "layout: %lld stages (%lld positions x %lld), but the model has "
+                          "only %d layers to cut",
+                          (long long)stages, (long long)s->parallel.pipeline,
+                          (long long)s->parallel.virtual_stages, c.units);
+        goto out;
+    }
+    const crl_partition_request request = {.units = c.units,
+                                           .compute_s = c.compute_s,
+                                           .state_bytes = c.state_bytes,
+                                           .activation_bytes = c.activation_bytes,
+                                           .boundary_s = c.boundary_s,
+                                           .stages = (int)stages,
+                                           .memory_limit_bytes =
+                                               (double)s->parallel.memory_limit_bytes,
+                                           .unit_name = c.name,
+                                           .cuts = s->parallel.cuts};
+    CRL_TRY_OUT(((const crl_partitioner *)found)->cut(&layout->partition, &request));
+    for (int i = 0; i < (int)stages; i++) {
+        first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
+    }
+out:
+    chain_fini(&c);
+    return status;
+}
+
+static crl_status make_plans(crl_layout *layout, const crl_registries *registries) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_settings_parallel *parallel = &layout->settings->parallel;
+    int *first_node = NULL;
+    const int stages = (int)(parallel->pipeline * parallel->virtual_stages);
+    CRL_TRY_OUT(crl_alloc(&first_node, (size_t)stages, sizeof *first_node));
+    CRL_TRY_OUT(make_cuts(layout, registries, first_node));
+    CRL_TRY_OUT(crl_plan_create(&layout->plan, layout->graph, (int)parallel->pipeline, stages,
+                                first_node, (int)parallel->data));
+    CRL_TRY_OUT(crl_plan_create(&layout->evaluate_plan, layout->evaluate_graph,
+                                (int)parallel->pipeline, stages, first_node, (int)parallel->data));
+    CRL_TRY_OUT(crl_alloc(&layout->stage, (size_t)stages, sizeof *layout->stage));
+    for (int s = 0; s < stages; s++) {
+        crl_stage_time *time = &layout->stage[s];
+        for (int n = layout->plan->stage[s].first; n < layout->plan->stage[s].last; n++) {
+            time->forward_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_FORWARD];
+            time->input_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_INPUT];
+            time->weight_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_WEIGHT];
+        }
+    }
+out:
+    crl_free(first_node);
+    return status;
+}
+
+/* Numbers of a step that do not depend on the widths. */
+static crl_status count_micro_batches(crl_layout *layout) {
+    const crl_settings *s = layout->settings;
+    const int64_t m = (s->train.global_batch + s->train.micro_batch - 1) / s->train.micro_batch;
+    if (m > 65535) {
+        return CRL_FAIL(INVALID, "layout: a step has %lld micro-batches, expected at most 65535",
+                        (long long)m);
+    }
+    layout->micro_batches = (int)m;
+    int64_t lanes = s->lanes;
+    for (lanes = lanes ? lanes : 1; s->lanes == 0 && lanes < s->parallel.data;) {
+        lanes *= 2;
+    }
+    for (layout->lanes = 1; layout->lanes * 2 <= m && layout->lanes * 2 <= lanes;) {
+        layout->lanes *= 2;
+    }
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
+                             const crl_registries *registries, const double *node_s) {
+    crl_status status = CRL_STATUS_OK;
+    crl_layout *layout = NULL;
+    const void *schedule = NULL;
+    const char *names[CRL_OPTIMIZER_MAX_STATES];
+    CRL_TRY_OUT(crl_alloc(&layout, 1, sizeof *layout));
+    layout->settings = settings;
+    layout->optimizer = settings->optimizer_kind;
+    layout->states = layout->optimizer->states(settings->optimizer_options, names);
+    layout->mesh = (crl_mesh){(int)settings->parallel.pipeline, (int)settings->parallel.data, 1};
+    CRL_TRY_OUT(count_micro_batches(layout));
+    CRL_TRY_OUT(crl_registry_find(&schedule, registries->schedules, "schedule",
+                                  settings->parallel.schedule));
+    layout->schedule = schedule;
+    CRL_TRY_OUT(build_graph(&layout->graph, settings, registries, settings->train.micro_batch));
+    CRL_TRY_OUT(
+        build_graph(&layout->evaluate_graph, settings, registries, settings->train.evaluate_batch));
+    const size_t times = (size_t)layout->graph->nodes * CRL_PHASES;
+    CRL_TRY_OUT(crl_alloc(&layout->node_s, times, sizeof(double)));
+    if (node_s) {
+        memcpy(layout->node_s, node_s, times * sizeof(double));
+    } else {
+        analytic_times(layout->graph, layout->node_s);
+    }
+    CRL_TRY_OUT(make_plans(layout, registries));
+    *out = layout;
+    layout = NULL;
+out:
+    crl_layout_destroy(layout);
+    return status;
+}
+
+void crl_layout_destroy(crl_layout *layout) {
+    if (layout) {
+        crl_plan_destroy(layout->plan);
+        crl_plan_destroy(layout->evaluate_plan);
+        crl_graph_destroy(layout->graph);
+        crl_graph_destroy(layout->evaluate_graph);
+        crl_free(layout->node_s);
+        crl_free(layout->stage);
+        crl_free(layout);
+    }
+}
+
+/* The same program without its backward actions. */
+static crl_status keep_forward(crl_program **out, const crl_program *program) {
+    crl_program *forward = NULL;
+    CRL_TRY(
+        crl_program_create(&forward, program->positions, program->stages, program->micro_batches));
+    for (int p = 0; p < program->positions; p++) {
+        for (int i = 0; i < program->position[p].count; i++) {
+            const crl_action *a = &program->position[p].action[i];
+            const crl_status status =
+                a->kind == CRL_ACTION_FORWARD
+                    ? crl_program_append(forward, p, a->kind, a->stage, a->micro_batch)
+                    : CRL_STATUS_OK;
+            if (status) {
+                crl_program_destroy(forward);
+                return status;
+            }
+        }
+    }
+    *out = forward;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const crl_plan *plan,
+                              int micro_batches, bool forward_only) {
+    crl_status status = CRL_STATUS_OK;
+    crl_program *program = NULL, *forward = NULL;
+    const crl_schedule_request request = {plan->positions, plan->stages, micro_batches, NULL};
+    if (micro_batches == 0) {
+        return crl_program_create(out, plan->positions, plan->stages, 0);
+    }
+    CRL_TRY_OUT(layout->schedule->build(&program, &request));
+    if (forward_only) {
+        CRL_TRY_OUT(keep_forward(&forward, program));
+        crl_program_destroy(program);
+        program = forward;
+    }
+    CRL_TRY_OUT(crl_program_add_messages(program, plan, SEND_WINDOW, forward_only));
+    if (!forward_only) {
+        CRL_TRY_OUT(crl_program_require_valid(program));
+    }
+    *out = program;
+    program = NULL;
+out:
+    crl_program_destroy(program);
+    return status;
+}

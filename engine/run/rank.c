@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Putting a rank together. */
+#include "engine/run/rank.h"
+
+#include "engine/base/alloc.h"
+#include "engine/base/registry.h"
+#include "engine/run/memory_plan.h"
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static crl_status create_executors(crl_rank *r, bool training) {
+    const crl_layout *layout = r->layout;
+    const int mine = r->micro_batches.last - r->micro_batches.first;
+    crl_executor_config config = {.kernels = &crl_kernels_cpu,
+                                  .params = r->params,
+                                  .mesh = &layout->mesh,
+                                  .position = r->at.position,
+                                  .replica = r->at.replica,
+                                  .first_micro_batch = r->micro_batches.first};
+    CRL_TRY(crl_layout_program(&r->evaluate_program, layout, layout->evaluate_plan, mine, true));
+    config.plan = layout->evaluate_plan;
+    config.program = r->evaluate_program;
+    CRL_TRY(crl_executor_create(&r->evaluate_executor, &config));
+    if (!training) {
+        return CRL_STATUS_OK;
+    }
+    CRL_TRY(crl_layout_program(&r->program, layout, layout->plan, mine, false));
+    config.plan = layout->plan;
+    config.program = r->program;
+    config.sync = r->sync;
+    return crl_executor_create(&r->executor, &config);
+}
+
+static crl_status create_sync(crl_rank *r) {
+    const crl_settings *s = r->layout->settings;
+    const void *algorithm = NULL;
+    CRL_TRY(
+        crl_registry_find(&algorithm, crl_allreduce_algorithms, "all-reduce", s->comm.allreduce));
+    const crl_grad_sync_config config = {.plan = r->layout->plan,
+                                         .params = r->params,
+                                         .kernels = &crl_kernels_cpu,
+                                         .mesh = &r->layout->mesh,
+                                         .position = r->at.position,
+                                         .replica = r->at.replica,
+                                         .lanes = r->layout->lanes,
+                                         .micro_batches = r->layout->micro_batches,
+                                         .algorithm = algorithm,
+                                         .bucket_bytes = s->comm.bucket_bytes,
+                                         .segment_bytes = s->comm.segment_bytes};
+    return crl_grad_sync_create(&r->sync, &config);
+}
+
+static void sum_memory(crl_rank *r) {
+    crl_memory_report *m = &r->memory;
+    m->weights_bytes = crl_params_weights_bytes(r->params);
+    m->gradients_bytes = crl_params_gradients_bytes(r->params);
+    m->optimizer_bytes = crl_params_states_bytes(r->params);
+    m->comm_bytes = r->sync ? crl_grad_sync_bytes(r->sync) : 0;
+    m->activations_bytes = crl_executor_activation_bytes(r->evaluate_executor);
+    m->workspace_bytes = crl_executor_workspace_bytes(r->evaluate_executor);
+    if (r->executor) {
+        m->activations_bytes =
+            larger(m->activations_bytes, crl_executor_activation_bytes(r->executor));
+        m->workspace_bytes = larger(m->workspace_bytes, crl_executor_workspace_bytes(r->executor));
+    }
+    m->total_bytes = m->weights_bytes + m->gradients_bytes + m->optimizer_bytes + m->comm_bytes +
+                     m->activations_bytes + m->workspace_bytes;
+}
+
+crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, bool training) {
+    crl_status status = CRL_STATUS_OK;
+    crl_rank *r = NULL;
+    CRL_TRY_OUT(crl_alloc(&r, 1, sizeof *r));
+    r->layout = layout;
+    r->device = &crl_device_cpu;
+    r->at = crl_mesh_coordinates(&layout->mesh, rank);
+    r->micro_batches = crl_replica_micro_batches(r->at.replica, layout->mesh.data, layout->lanes,
+                                                 layout->micro_batches);
+    const crl_range lanes = crl_replica_lanes(r->at.replica, layout->mesh.data, layout->lanes);
+    const int depth = lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
+    CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position, training ? depth : 0,
+                                  training ? layout->states : 0));
+    if (training) {
+        CRL_TRY_OUT(create_sync(r));
+    }
+    CRL_TRY_OUT(create_executors(r, training));
+    sum_memory(r);
+    *out = r;
+    r = NULL;
+out:
+    crl_rank_destroy(r);
+    return status;
+}
+
+crl_status crl_rank_bind(crl_rank *r, crl_comm *comm) {
+    const crl_memory_report *m = &r->memory;
+    r->comm = comm;
+    CRL_TRY(r->device->alloc(&r->reservation, m->total_bytes));
+    char *at = r->reservation;
+    r->params->weights = (float *)(void *)at;
+    at += m->weights_bytes;
+    r->params->gradients = (float *)(void *)at;
+    at += m->gradients_bytes;
+    for (int s = 0; s < r->params->states; s++) {
+        r->params->state[s] = (float *)(void *)at;
+        at += m->weights_bytes;
+    }
+    if (r->sync) {
+        CRL_TRY(crl_grad_sync_bind(r->sync, comm, at));
+    }
+    at += m->comm_bytes;
+    if (r->executor) {
+        CRL_TRY(crl_executor_bind(r->executor, comm, at, at + m->activations_bytes));
+    }
+    return crl_executor_bind(r->evaluate_executor, comm, at, at + m->activations_bytes);
+}
+
+void crl_rank_destroy(crl_rank *r) {
+    if (r) {
+        crl_executor_destroy(r->executor);
+        crl_executor_destroy(r->evaluate_executor);
+        crl_grad_sync_destroy(r->sync);
+        crl_params_destroy(r->params);
+        crl_program_destroy(r->program);
+        crl_program_destroy(r->evaluate_program);
+        if (r->reservation) {
+            r->device->free(r->reservation);
+        }
+        crl_free(r);
+    }
+}
+
+crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
+                             const crl_registries *registries, int rank) {
+    crl_rank *r = NULL;
+    (void)registries;
+    CRL_TRY(crl_rank_create(&r, layout, rank, true));
+    *out = r->memory;
+    crl_rank_destroy(r);
+    return CRL_STATUS_OK;
+}

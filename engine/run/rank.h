@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything one rank has: its programs, executors, parameters and gradient sums, and the one
+ * reservation they all live in.
+ *
+ *   | weights | gradients × lane buffers | optimizer state | comm | activations | workspace |
+ */
+#pragma once
+
+#include "engine/device/device.h"
+#include "engine/run/executor.h"
+#include "engine/run/layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_rank {
+    const crl_layout *layout; /* lent */
+    crl_coordinates at;
+    crl_range micro_batches; /* of the step that are this replica's */
+    crl_program *program, *evaluate_program;
+    crl_params *params;
+    crl_grad_sync *sync;
+    crl_executor *executor, *evaluate_executor;
+    crl_memory_report memory;
+    const crl_device *device;
+    char *reservation;
+    crl_comm *comm;
+} crl_rank;
+
+/* Plans everything and prepares the layers; needs no other rank and no tensor memory. `training`
+ * false: parameters and the validation executor only. */
+CRL_NODISCARD crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank,
+                                         bool training);
+/* Reserves the memory and joins the job. */
+CRL_NODISCARD crl_status crl_rank_bind(crl_rank *rank, crl_comm *comm);
+void crl_rank_destroy(crl_rank *rank);
+
+#ifdef __cplusplus
+}
+#endif

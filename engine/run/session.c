@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's life between launch and return. */
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/registry.h"
+#include "engine/base/thread.h"
+#include "engine/run/checkpoint.h"
+#include "engine/run/run_internal.h"
+
+enum { SESSION_CHANNEL = 2, HOST_BYTES = 64 };
+
+/* Ranks that share this rank's machine, by host name. */
+static crl_status count_neighbours(crl_comm *comm, int *out) {
+    crl_status status = CRL_STATUS_OK;
+    char *names = NULL;
+    const crl_group world = {comm, NULL, comm->ranks, comm->rank, SESSION_CHANNEL};
+    CRL_TRY_OUT(crl_alloc(&names, (size_t)comm->ranks, HOST_BYTES));
+    char *mine = names + (size_t)comm->rank * HOST_BYTES;
+    if (gethostname(mine, HOST_BYTES - 1) != 0) {
+        memcpy(mine, "?", 2);
+    }
+    CRL_TRY_OUT(crl_all_gather(&world, names, HOST_BYTES));
+    *out = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        *out += strncmp(names + (size_t)r * HOST_BYTES, mine, HOST_BYTES) == 0;
+    }
+out:
+    crl_free(names);
+    return status;
+}
+
+static crl_status choose_threads(crl_session *s) {
+    int neighbours = 1;
+    s->threads = (int)s->settings->run.threads;
+    if (s->threads == 0) {
+        CRL_TRY(count_neighbours(s->comm, &neighbours));
+        s->threads = crl_cpu_count() / neighbours;
+        s->threads = s->threads < 1 ? 1 : s->threads;
+    }
+    crl_kernels_set_threads(s->threads);
+    return CRL_STATUS_OK;
+}
+
+/* Measured costs must be the same on all ranks: rank 0 measures. */
+static crl_status measure_costs(crl_session *s, double **out) {
+    const crl_group world = {s->comm, NULL, s->comm->ranks, s->comm->rank, SESSION_CHANNEL};
+    crl_layout *layout = NULL;
+    double *node_s = NULL;
+    CRL_TRY(crl_layout_create(&layout, s->settings, s->registries, NULL));
+    const size_t count = (size_t)layout->graph->nodes * CRL_PHASES;
+    crl_layout_destroy(layout);
+    crl_status status = s->comm->rank == 0 ? crl_layout_profile(&node_s, s->settings, s->registries)
+                                           : crl_alloc(&node_s, count, sizeof *node_s);
+    if (status == CRL_STATUS_OK) {
+        status = crl_broadcast(&world, 0, node_s, count * sizeof *node_s);
+    }
+    if (status) {
+        crl_free(node_s);
+        return status;
+    }
+    *out = node_s;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_session_open(crl_session *s, const crl_settings *settings,
+                            const crl_registries *registries, crl_comm *comm, bool training) {
+    crl_status status = CRL_STATUS_OK;
+    double *node_s = NULL;
+    *s = (crl_session){.settings = settings, .registries = registries, .comm = comm};
+    CRL_TRY(choose_threads(s));
+    if (settings->train.profile) {
+        CRL_TRY(measure_costs(s, &node_s));
+    }
+    CRL_TRY_OUT(crl_layout_create(&s->layout, settings, registries, node_s));
+    CRL_TRY_OUT(crl_mesh_check(&s->layout->mesh, comm->ranks));
+    CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training));
+    CRL_TRY_OUT(crl_rank_bind(s->rank, comm));
+    CRL_TRY_OUT(crl_stepper_init(&s->stepper, s->rank, comm));
+    CRL_TRY_OUT(crl_params_init(s->rank->params, (uint64_t)settings->train.seed));
+out:
+    crl_free(node_s);
+    return status;
+}
+
+void crl_session_close(crl_session *s, bool failed) {
+    if (failed && s->comm) {
+        crl_comm_abort(s->comm);
+    }
+    crl_stepper_fini(&s->stepper);
+    crl_rank_destroy(s->rank);
+    crl_layout_destroy(s->layout);
+}
+
+/* The whole model's tensors in graph order, with this rank's copies and everyone's owners. */
+typedef struct content {
+    crl_checkpoint_content list;
+    crl_checkpoint_tensor *param, *state;
+    crl_arena arena;
+} content;
+
+static void content_fini(content *c) {
+    crl_free(c->param);
+    crl_free(c->state);
+    crl_arena_fini(&c->arena);
+}
+
+static crl_status content_init(content *c, const crl_session *s) {
+    const crl_graph *graph = s->layout->graph;
+    const char *name[CRL_OPTIMIZER_MAX_STATES];
+    const int states = s->layout->optimizer->states(s->settings->optimizer_options, name);
+    *c = (content){0};
+    CRL_TRY(crl_alloc(&c->param, (size_t)graph->params, sizeof *c->param));
+    CRL_TRY(crl_alloc(&c->state, (size_t)(graph->params * states), sizeof *c->state));
+    for (int p = 0; p < graph->params; p++) {
+        const crl_param *param = &graph->param[p];
+        const int stage = crl_plan_stage_of(s->layout->plan, param->use[0].node);
+        const int owner = crl_mesh_rank(
+            &s->layout->mesh, (crl_coordinates){s->layout->plan->stage[stage].position, 0, 0});
+        c->param[p] = (crl_checkpoint_tensor){param->name, param->spec.shape,
+                                              crl_params_weight(s->rank->params, p), owner};
+        for (int k = 0; k < states; k++) {
+            crl_checkpoint_tensor *t = &c->state[p * states + k];
+            CRL_TRY(crl_arena_format(&c->arena, &t->name, "%s.%s", param->name, name[k]));
+            t->shape = param->spec.shape;
+            t->data = crl_params_state(s->rank->params, k, p);
+            t->owner = owner;
+        }
+    }
+    c->list =
+        (crl_checkpoint_content){c->param, graph->params, c->state, graph->params * states, NULL};
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_session_load(crl_session *s, const char *checkpoint, bool with_state) {
+    crl_status status = CRL_STATUS_OK;
+    content c;
+    CRL_TRY_OUT(content_init(&c, s));
+    CRL_TRY_OUT(crl_checkpoint_load(checkpoint, &c.list, with_state));
+out:
+    content_fini(&c);
+    return status;
+}
+
+crl_status crl_session_save(crl_session *s, int64_t step, char *path, size_t path_bytes) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_settings *settings = s->settings;
+    content c;
+    CRL_TRY_OUT(content_init(&c, s));
+    c.list.facts =
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "format", 1, "step", (json_int_t)step,
+                  "seed", (json_int_t)settings->train.seed, "global_batch",
+                  (json_int_t)settings->train.global_batch, "micro_batch",
+                  (json_int_t)settings->train.micro_batch, "lanes", (json_int_t)s->layout->lanes,
+                  "model", settings->model->name, "optimizer", settings->optimizer_kind->name);
+    if (!c.list.facts) {
+        status = CRL_FAIL(NOMEM, "checkpoint of step %lld: no memory", (long long)step);
+        goto out;
+    }
+    CRL_TRY_OUT(crl_checkpoint_save(s->comm, settings->run.directory, step,
+                                    (int)settings->train.keep, &c.list, path, path_bytes));
+out:
+    json_decref(c.list.facts);
+    content_fini(&c);
+    return status;
+}
+
+crl_status crl_session_evaluate(crl_session *s, const crl_feed *feed, int64_t step,
+                                crl_evaluation_report *out) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_settings_train *train = &s->settings->train;
+    const int64_t batch = train->evaluate_batch * s->layout->micro_batches;
+    const int64_t begin_ns = crl_clock_ns();
+    int64_t steps = (feed->samples + batch - 1) / batch;
+    crl_loader *loader = NULL;
+    crl_loader_step data;
+    crl_loss total = {0, 0, 0, 0};
+    if (train->evaluate_steps > 0 && train->evaluate_steps < steps) {
+        steps = train->evaluate_steps;
+    }
+    const crl_feed_range range = {0, false, train->evaluate_batch, s->layout->micro_batches, batch,
+                                  0, steps};
+    *out = (crl_evaluation_report){.step = step};
+    CRL_TRY_OUT(crl_feed_loader(&loader, feed, s->rank, &range));
+    for (int64_t i = 0; i < steps; i++) {
+        CRL_TRY_OUT(crl_loader_next(loader, &data));
+        CRL_TRY_OUT(crl_stepper_evaluate(&s->stepper, &data, &total));
+        out->samples += (double)data.samples;
+    }
+    out->loss = total.weight > 0 ? total.sum / total.weight : 0;
+    out->accuracy = total.rows > 0 ? total.correct / total.rows : 0;
+    out->tokens = total.rows;
+    out->seconds = (double)(crl_clock_ns() - begin_ns) * 1e-9;
+out:
+    crl_loader_destroy(loader);
+    return status;
+}
+
+crl_status crl_session_launch(const crl_settings *settings, const crl_registries *registries,
+                              int ranks, crl_comm_rank_fn run, void *argument) {
+    const void *transport = NULL;
+    CRL_TRY(crl_registry_find(&transport, registries->transports, "transport",
+                              settings->comm.transport));
+    return crl_comm_launch(transport, ranks, (int64_t)(settings->comm.deadline_s * 1e9), run,
+                           argument);
+}

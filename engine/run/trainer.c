@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training run: resume, step, evaluate, save. */
+#include "engine/run/trainer.h"
+
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/json.h"
+#include "engine/run/checkpoint.h"
+#include "engine/run/run_internal.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* One rank's training run. */
+typedef struct trainer {
+    crl_session session;
+    const crl_run_events *events; /* NULL but on rank 0 */
+    crl_feed train, validation;
+    crl_loader *loader;
+    char checkpoint[PATH_BYTES]; /* resumed from; "": none */
+    int64_t first_step, steps, steps_per_epoch;
+    crl_lr_config rate;
+    crl_run_result result;
+} trainer;
+
+/* What crl_train hands to every rank. */
+typedef struct job {
+    const crl_settings *settings;
+    const crl_registries *registries;
+    const crl_run_events *events;
+    crl_run_result *result; /* rank 0's (in this process: the lowest rank's) */
+} job;
+
+static crl_status require_fact(const json_t *facts, const char *key, int64_t expected,
+                               const char *path) {
+    int64_t value = 0;
+    CRL_TRY(crl_json_get_int(&value, facts, key, path));
+    if (value != expected) {
+        return CRL_FAIL(INVALID,
+                        "%s: trained with train.%s %lld, config has %lld (to use only its weights: "
+                        "run.initialize)",
+                        path, key, (long long)value, (long long)expected);
+    }
+    return CRL_STATUS_OK;
+}
+
+/* Finds the checkpoint to go on from and what of it decides the numbers: the step, and the lanes
+ * where the config leaves them open. `*settings` is the rank's own copy. */
+static crl_status find_resume(trainer *t, crl_settings *settings) {
+    crl_status status = CRL_STATUS_OK;
+    json_t *facts = NULL;
+    int64_t lanes = 0;
+    const char *resume = settings->run.resume;
+    const bool automatic = strcmp(resume, "auto") == 0;
+    if (strcmp(resume, "none") == 0) {
+        return CRL_STATUS_OK;
+    }
+    status = crl_checkpoint_find(t->checkpoint, sizeof t->checkpoint,
+                                 automatic ? settings->run.directory : resume);
+    if (status == CRL_STATUS_NOT_FOUND && automatic) {
+        t->checkpoint[0] = '\0';
+        crl_error_clear();
+        return CRL_STATUS_OK;
+    }
+    CRL_TRY(status);
+    CRL_TRY_OUT(crl_checkpoint_facts(&facts, t->checkpoint));
+    CRL_TRY_OUT(crl_json_get_int(&t->first_step, facts, "step", t->checkpoint));
+    CRL_TRY_OUT(crl_json_get_int(&lanes, facts, "lanes", t->checkpoint));
+    CRL_TRY_OUT(require_fact(facts, "seed", settings->train.seed, t->checkpoint));
+    CRL_TRY_OUT(require_fact(facts, "global_batch", settings->train.global_batch, t->checkpoint));
+    CRL_TRY_OUT(require_fact(facts, "micro_batch", settings->train.micro_batch, t->checkpoint));
+    if (settings->lanes == 0 && lanes >= settings->parallel.data &&
+        lanes <= settings->train.global_batch && (lanes & (lanes - 1)) == 0) {
+        settings->lanes = lanes;
+    }
+out:
+    json_decref(facts);
+    return status;
+}
+
+static crl_status count_steps(trainer *t) {
+    const crl_settings_train *train = &t->session.settings->train;
+    t->steps_per_epoch = (t->train.samples + train->global_batch - 1) / train->global_batch;
+    t->steps = train->steps;
+    if (train->epochs > 0) {
+        const int64_t by_epochs = train->epochs * t->steps_per_epoch;
+        t->steps = train->steps > 0 && train->steps < by_epochs ? train->steps : by_epochs;
+    }
+    if (t->steps < 1) {
+        return CRL_FAIL(INVALID, "train.steps and train.epochs are both 0, expected one of them");
+    }
+    const crl_settings_optimizer *o = &t->session.settings->optimizer;
+    t->rate = (crl_lr_config){(crl_lr_kind)o->rate_schedule, o->learning_rate, o->minimum_rate,
+                              o->warmup_steps, t->steps};
+    return CRL_STATUS_OK;
+}
+
+static crl_status open_data(trainer *t) {
+    crl_session *s = &t->session;
+    const crl_settings *settings = s->settings;
+    if (settings->data.train.count == 0) {
+        return CRL_FAIL(INVALID, "data.train is empty, expected the files of a training set");
+    }
+    CRL_TRY(crl_feed_open(&t->train, settings, s->registries, &settings->data.train,
+                          s->layout->graph, s->rank->executor));
+    if (settings->data.validation.count > 0) {
+        CRL_TRY(crl_feed_open(&t->validation, settings, s->registries, &settings->data.validation,
+                              s->layout->evaluate_graph, s->rank->evaluate_executor));
+    }
+    CRL_TRY(count_steps(t));
+    const crl_feed_range range = {(uint64_t)settings->train.seed,
+                                  settings->data.shuffle,
+                                  settings->train.micro_batch,
+                                  s->layout->micro_batches,
+                                  settings->train.global_batch,
+                                  t->first_step,
+                                  t->steps > t->first_step ? t->steps : t->first_step};
+    return crl_feed_loader(&t->loader, &t->train, s->rank, &range);
+}
+
+static void report_start(const trainer *t) {
+    const crl_session *s = &t->session;
+    const crl_run_report report = {.layout = s->layout,
+                                   .ranks = s->comm->ranks,
+                                   .threads = s->threads,
+                                   .transport = s->settings->comm.transport,
+                                   .parameters = crl_graph_param_elements(s->layout->graph),
+                                   .first_step = t->first_step,
+                                   .steps = t->steps,
+                                   .steps_per_epoch = t->steps_per_epoch,
+                                   .train_samples = t->train.samples,
+                                   .validation_samples = t->validation.samples,
+                                   .peak_bytes = (int64_t)s->rank->memory.total_bytes,
+                                   .resumed_from = t->checkpoint[0] ? t->checkpoint : NULL};
+    if (t->events && t->events->started) {
+        t->events->started(t->events->context, &report);
+    }
+}
+
+static crl_status evaluate(trainer *t, int64_t step) {
+    CRL_TRY(crl_session_evaluate(&t->session, &t->validation, step, &t->result.evaluation));
+    if (t->events && t->events->evaluated) {
+        t->events->evaluated(t->events->context, &t->result.evaluation);
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status save(trainer *t, int64_t step) {
+    char path[PATH_BYTES];
+    CRL_TRY(crl_session_save(&t->session, step, path, sizeof path));
+    if (t->events && t->events->saved) {
+        t->events->saved(t->events->context, step, path);
+    }
+    return CRL_STATUS_OK;
+}
+
+static bool due(int64_t step, int64_t every, int64_t last) {
+    return step == last || (every > 0 && step % every == 0);
+}
+
+/* One step with its bookkeeping. Allocations of the step proper are counted from the second on. */
+static crl_status train_step(trainer *t, int64_t step) {
+    crl_loader_step data;
+    crl_step_report report = {.steps = t->steps,
+                              .epoch = (double)step / (double)t->steps_per_epoch,
+                              .peak_bytes = (int64_t)t->session.rank->memory.total_bytes};
+    const int64_t allocations = crl_alloc_thread_count();
+    const int64_t primitives = crl_kernels_primitives_created();
+    CRL_TRY(crl_loader_next(t->loader, &data));
+    CRL_TRY(
+        crl_stepper_train(&t->session.stepper, step, crl_lr_at(&t->rate, step), &data, &report));
+    if (step > t->first_step + 1) {
+        t->result.late_allocations += crl_alloc_thread_count() - allocations;
+        t->result.late_primitives += crl_kernels_primitives_created() - primitives;
+    }
+    t->result.steps = step;
+    t->result.loss = report.loss;
+    if (t->events && t->events->stepped) {
+        t->events->stepped(t->events->context, &report);
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status train_all(trainer *t) {
+    const crl_settings_train *train = &t->session.settings->train;
+    t->result.steps = t->first_step;
+    t->result.evaluation.step = -1;
+    for (int64_t step = t->first_step + 1; step <= t->steps; step++) {
+        CRL_TRY(train_step(t, step));
+        if (t->validation.dataset && due(step, train->evaluate_every, t->steps)) {
+            CRL_TRY(evaluate(t, step));
+        }
+        if (due(step, train->checkpoint_every, t->steps)) {
+            CRL_TRY(save(t, step));
+        }
+    }
+    t->result.reserved_bytes = (int64_t)t->session.rank->memory.total_bytes;
+    return crl_stepper_hash(&t->session.stepper, &t->result.parameter_hash);
+}
+
+/* Counts of all ranks in everybody's result. */
+static crl_status sum_counts(trainer *t) {
+    double *scratch = NULL;
+    crl_comm *comm = t->session.comm;
+    double count[2] = {(double)t->result.late_allocations, (double)t->result.late_primitives};
+    CRL_TRY(crl_alloc(&scratch, (size_t)comm->ranks * 2, sizeof *scratch));
+    const crl_status status = crl_allreduce_f64(&t->session.stepper.world, count, 2, scratch);
+    crl_free(scratch);
+    t->result.late_allocations = (int64_t)count[0];
+    t->result.late_primitives = (int64_t)count[1];
+    return status;
+}
+
+static crl_status train_rank(void *argument, crl_comm *comm) {
+    crl_status status = CRL_STATUS_OK;
+    job *j = argument;
+    trainer *t = NULL;
+    crl_settings settings = *j->settings;
+    CRL_TRY(crl_alloc(&t, 1, sizeof *t));
+    t->events = comm->rank == 0 ? j->events : NULL;
+    CRL_TRY_OUT(find_resume(t, &settings));
+    CRL_TRY_OUT(crl_session_open(&t->session, &settings, j->registries, comm, true));
+    if (t->checkpoint[0] || settings.run.initialize[0]) {
+        char path[PATH_BYTES];
+        CRL_TRY_OUT(crl_checkpoint_find(
+            path, sizeof path, t->checkpoint[0] ? t->checkpoint : settings.run.initialize));
+        CRL_TRY_OUT(crl_session_load(&t->session, path, t->checkpoint[0] != '\0'));
+    }
+    CRL_TRY_OUT(open_data(t));
+    report_start(t);
+    CRL_TRY_OUT(train_all(t));
+    CRL_TRY_OUT(sum_counts(t));
+    if (comm->rank == 0 || strcmp(settings.comm.transport, "local") != 0) {
+        *j->result = t->result;
+    }
+out:
+    crl_loader_destroy(t->loader);
+    crl_feed_close(&t->train);
+    crl_feed_close(&t->validation);
+    crl_session_close(&t->session, status != CRL_STATUS_OK);
+    crl_free(t);
+    return status;
+}
+
+crl_status crl_train(crl_run_result *out, const crl_settings *settings,
+                     const crl_registries *registries, const crl_run_events *events) {
+    job j = {settings, registries, events, out};
+    const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
+    if (ranks > 65535) {
+        return CRL_FAIL(INVALID, "layout: %lld ranks, expected at most 65535", (long long)ranks);
+    }
+    return crl_session_launch(settings, registries, (int)ranks, train_rank, &j);
+}
+
+/* What crl_evaluate hands to every rank. */
+typedef struct evaluation_job {
+    const crl_settings *settings;
+    const crl_registries *registries;
+    const char *checkpoint;
+    crl_evaluation_report *report;
+} evaluation_job;
+
+static crl_status evaluate_rank(void *argument, crl_comm *comm) {
+    crl_status status = CRL_STATUS_OK;
+    evaluation_job *j = argument;
+    crl_session session = {0};
+    crl_feed feed = {0};
+    char path[PATH_BYTES];
+    int64_t step = 0;
+    json_t *facts = NULL;
+    crl_evaluation_report report;
+    CRL_TRY_OUT(crl_checkpoint_find(path, sizeof path, j->checkpoint));
+    CRL_TRY_OUT(crl_checkpoint_facts(&facts, path));
+    CRL_TRY_OUT(crl_json_get_int(&step, facts, "step", path));
+    CRL_TRY_OUT(crl_session_open(&session, j->settings, j->registries, comm, false));
+    CRL_TRY_OUT(crl_session_load(&session, path, false));
+    CRL_TRY_OUT(crl_feed_open(&feed, j->settings, j->registries, &j->settings->data.validation,
+                              session.layout->evaluate_graph, session.rank->evaluate_executor));
+    CRL_TRY_OUT(crl_session_evaluate(&session, &feed, step, &report));
+    if (comm->rank == 0 || strcmp(j->settings->comm.transport, "local") != 0) {
+        *j->report = report;
+    }
+out:
+    json_decref(facts);
+    crl_feed_close(&feed);
+    crl_session_close(&session, status != CRL_STATUS_OK);
+    return status;
+}
+
+crl_status crl_evaluate(crl_evaluation_report *out, const crl_settings *settings,
+                        const crl_registries *registries, const char *checkpoint) {
+    evaluation_job j = {settings, registries, checkpoint, out};
+    if (settings->data.validation.count == 0) {
+        return CRL_FAIL(INVALID,
+                        "data.validation is empty, expected the files of a validation set");
+    }
+    return crl_session_launch(settings, registries,
+                              (int)(settings->parallel.pipeline * settings->parallel.data),
+                              evaluate_rank, &j);
+}

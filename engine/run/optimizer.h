@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizer contract: an element-wise update of flat parameter ranges, and the learning-rate curve. */
+/* Optimizer contract: an element-wise update of flat parameter ranges, and the learning-rate curve.
+ */
 #pragma once
 
 #include "engine/base/option.h"
@@ -13,15 +14,15 @@ enum { CRL_OPTIMIZER_MAX_STATES = 2 };
 
 /* One update call. */
 typedef struct crl_optimizer_call {
-    const void *options;     /* the optimizer's own struct */
+    const void *options; /* the optimizer's own struct */
     const crl_kernels *kernels;
     crl_stream *stream;
-    int64_t step;            /* from 1 */
-    double learning_rate;    /* of this step */
-    double gradient_scale;   /* clip factor / global weight */
-    bool decay;              /* weight decay applies to this range */
-    float *w;                /* (n) */
-    const float *dw;         /* (n) summed gradient */
+    int64_t step;                           /* from 1 */
+    double learning_rate;                   /* of this step */
+    double gradient_scale;                  /* clip factor / global weight */
+    bool decay;                             /* weight decay applies to this range */
+    float *w;                               /* (n) */
+    const float *dw;                        /* (n) summed gradient */
     float *state[CRL_OPTIMIZER_MAX_STATES]; /* (n) each */
     int64_t n;
 } crl_optimizer_call;

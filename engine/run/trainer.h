@@ -50,12 +50,12 @@ typedef struct crl_run_events {
 } crl_run_events;
 
 typedef struct crl_run_result {
-    int64_t steps;              /* the last step made */
-    double loss;                /* of it */
-    uint64_t parameter_hash;    /* FNV-1a over all parameters' bits in graph order */
+    int64_t steps;                    /* the last step made */
+    double loss;                      /* of it */
+    uint64_t parameter_hash;          /* FNV-1a over all parameters' bits in graph order */
     crl_evaluation_report evaluation; /* the last one; step -1: none */
-    int64_t reserved_bytes;     /* measured: rank 0's reservation */
-    int64_t late_allocations;   /* made by any rank after the first step's end, by rank threads */
+    int64_t reserved_bytes;           /* measured: rank 0's reservation */
+    int64_t late_allocations; /* made by any rank after the first step's end, by rank threads */
     int64_t late_primitives;
 } crl_run_result;
 
@@ -75,9 +75,9 @@ typedef struct crl_generate_config {
     const char *checkpoint;
     const int32_t *prompt; /* tokens; lent */
     int64_t prompt_count;
-    int64_t count;         /* tokens to make */
-    double temperature;    /* 0: the likeliest */
-    int64_t top_k;         /* 0: all */
+    int64_t count;      /* tokens to make */
+    double temperature; /* 0: the likeliest */
+    int64_t top_k;      /* 0: all */
     int64_t seed;
     void *context;
     /* Each token as it is made; false stops. */

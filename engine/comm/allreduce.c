@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "engine/base/alloc.h"
 #include "engine/comm/collective_internal.h"
 #include "engine/comm/comm_internal.h"
 
@@ -52,6 +53,17 @@ crl_status crl_allreduce_check(const crl_allreduce_config *config) {
                         (long long)config->max_count, (long long)config->segment_bytes);
     }
     CRL_TRY(check_lanes(config));
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_allreduce_scratch(float **out, void **own, const crl_allreduce_config *config,
+                                 size_t bytes) {
+    void *scratch = config->scratch;
+    if (!scratch) {
+        CRL_TRY(crl_alloc(own, bytes, 1));
+        scratch = *own;
+    }
+    *out = scratch;
     return CRL_STATUS_OK;
 }
 

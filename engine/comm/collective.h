@@ -45,6 +45,7 @@ typedef struct crl_allreduce_config {
     /* lane_first[i] .. lane_first[i+1]-1 are the lanes of member i; size+1 entries; lent. With
      * fewer micro-batches than lanes the last lanes are nobody's: lane_first[size] < L. */
     const int *lane_first;
+    void *scratch; /* scratch_bytes, 64-byte aligned, lent; NULL: `create` allocates it */
 } crl_allreduce_config;
 
 /* One algorithm. */
@@ -53,6 +54,8 @@ typedef struct crl_allreduce_algorithm {
     const char *help;
     /* true: any widths give the bits of one rank with the same lanes */
     bool canonical;
+    /* Staging memory it needs; pure: group->comm and scratch may be missing. */
+    size_t (*scratch_bytes)(const crl_allreduce_config *config);
     crl_status (*create)(crl_allreduce **out, const crl_allreduce_config *config);
     /* NULL is fine. One in flight aborts the job: its scratch must not be written any more. */
     void (*destroy)(crl_allreduce *allreduce);

@@ -38,6 +38,9 @@ static inline int64_t crl_chunk_most(int64_t count, int parts) {
 
 /* INVALID unless the config makes sense. */
 CRL_NODISCARD crl_status crl_allreduce_check(const crl_allreduce_config *config);
+/* The config's scratch, or own memory of that size in *own (to be freed) when it brings none. */
+CRL_NODISCARD crl_status crl_allreduce_scratch(float **out, void **own,
+                                               const crl_allreduce_config *config, size_t bytes);
 /* INVALID unless the arguments of `start` fit the config. */
 CRL_NODISCARD crl_status crl_allreduce_check_start(const crl_allreduce_config *config,
                                                    const crl_lane_node *node, int nodes,

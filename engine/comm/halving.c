@@ -34,8 +34,9 @@ struct crl_allreduce {
     crl_allreduce_config config;
     crl_group group;
     float *scratch;
-    int extra;  /* r */
-    int levels; /* log2 P */
+    void *own_scratch; /* NULL: the caller lends it */
+    int extra;         /* r */
+    int levels;        /* log2 P */
 
     bool in_flight;
     int64_t count;
@@ -70,8 +71,18 @@ static void halving_destroy(crl_allreduce *a) {
     if (a->in_flight) {
         crl_comm_abort(a->group.comm);
     }
-    crl_free(a->scratch);
+    crl_free(a->own_scratch);
     crl_free(a);
+}
+
+static size_t halving_scratch_bytes(const crl_allreduce_config *config) {
+    const int size = config->group->size;
+    if (size == 1) {
+        return 0;
+    }
+    const bool power_of_two = (size & (size - 1)) == 0;
+    const int64_t most = power_of_two ? crl_chunk_most(config->max_count, 2) : config->max_count;
+    return (size_t)most * sizeof(float);
 }
 
 static crl_status halving_create(crl_allreduce **out, const crl_allreduce_config *config) {
@@ -85,13 +96,8 @@ static crl_status halving_create(crl_allreduce **out, const crl_allreduce_config
         a->levels++;
     }
     a->extra = a->group.size - (1 << a->levels);
-    int64_t most = 0;
-    if (a->extra > 0) {
-        most = config->max_count;
-    } else if (a->group.size > 1) {
-        most = crl_chunk_most(config->max_count, 2);
-    }
-    CRL_TRY_OUT(crl_alloc(&a->scratch, (size_t)most, sizeof *a->scratch));
+    CRL_TRY_OUT(
+        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, halving_scratch_bytes(config)));
     *out = a;
     a = NULL;
 out:
@@ -235,6 +241,7 @@ const crl_allreduce_algorithm crl_allreduce_halving = {
     .name = "halving",
     .help = "recursive halving-doubling: fewest messages; the tree's bits for powers of two",
     .canonical = false,
+    .scratch_bytes = halving_scratch_bytes,
     .create = halving_create,
     .destroy = halving_destroy,
     .start = halving_start,

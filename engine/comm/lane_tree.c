@@ -42,8 +42,9 @@ struct crl_allreduce {
     crl_allreduce_config config;
     crl_group group;
     float *scratch;
-    part *part;       /* (parts) of all members, in lane order */
-    peer_state *peer; /* (size) */
+    void *own_scratch; /* NULL: the caller lends it */
+    part *part;        /* (parts) of all members, in lane order */
+    peer_state *peer;  /* (size) */
     int parts, own_first, own_count;
 
     bool in_flight, combined;
@@ -73,7 +74,7 @@ static void tree_destroy(crl_allreduce *a) {
     if (a->in_flight) {
         crl_comm_abort(a->group.comm);
     }
-    crl_free(a->scratch);
+    crl_free(a->own_scratch);
     crl_free(a->part);
     crl_free(a->peer);
     crl_free(a);
@@ -102,6 +103,25 @@ static void lay_out_parts(crl_allreduce *a, int64_t chunk) {
     }
 }
 
+/* Nodes of all members, and of the others alone. */
+static void count_nodes(const crl_allreduce_config *config, int *out_all, int *out_foreign) {
+    *out_all = *out_foreign = 0;
+    for (int member = 0; member < config->group->size; member++) {
+        crl_lane_node node[CRL_MAX_LANE_NODES];
+        const int nodes =
+            crl_lane_split(config->lane_first[member], config->lane_first[member + 1], node);
+        *out_all += nodes;
+        *out_foreign += member != config->group->me ? nodes : 0;
+    }
+}
+
+static size_t tree_scratch_bytes(const crl_allreduce_config *config) {
+    int all, foreign;
+    count_nodes(config, &all, &foreign);
+    return (size_t)foreign * (size_t)crl_chunk_most(config->max_count, config->group->size) *
+           sizeof(float);
+}
+
 static crl_status tree_create(crl_allreduce **out, const crl_allreduce_config *config) {
     crl_allreduce *a = NULL;
     crl_status status;
@@ -110,18 +130,13 @@ static crl_status tree_create(crl_allreduce **out, const crl_allreduce_config *c
     a->config = *config;
     a->group = *config->group;
     const int size = a->group.size;
-    int foreign = 0;
-    for (int member = 0; member < size; member++) {
-        crl_lane_node node[CRL_MAX_LANE_NODES];
-        const int nodes =
-            crl_lane_split(config->lane_first[member], config->lane_first[member + 1], node);
-        a->parts += nodes;
-        foreign += member != a->group.me ? nodes : 0;
-    }
+    int foreign;
+    count_nodes(config, &a->parts, &foreign);
     const int64_t chunk = crl_chunk_most(config->max_count, size);
     size_t elements;
     CRL_TRY_OUT(crl_size_mul(&elements, (size_t)foreign, (size_t)chunk, "all-reduce"));
-    CRL_TRY_OUT(crl_alloc(&a->scratch, elements, sizeof *a->scratch));
+    CRL_TRY_OUT(crl_size_mul(&elements, elements, sizeof(float), "all-reduce"));
+    CRL_TRY_OUT(crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, elements));
     CRL_TRY_OUT(crl_alloc(&a->part, (size_t)a->parts, sizeof *a->part));
     CRL_TRY_OUT(crl_alloc(&a->peer, (size_t)size, sizeof *a->peer));
     lay_out_parts(a, chunk);
@@ -291,6 +306,7 @@ const crl_allreduce_algorithm crl_allreduce_tree = {
     .name = "tree",
     .help = "lane tree: the same bits for any width",
     .canonical = true,
+    .scratch_bytes = tree_scratch_bytes,
     .create = tree_create,
     .destroy = tree_destroy,
     .start = tree_start,

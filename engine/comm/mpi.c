@@ -11,19 +11,22 @@
  * jobs one after the other; MPI_Finalize runs at the exit of the process. When a job has failed,
  * peers may be dead or stopped and MPI_Finalize would hang, so it is left out: launch returns the
  * failure, the caller reports it and exits with a non-zero status, upon which mpirun ends the
- * other processes, stopped ones included. A killed process makes mpirun end the job by itself. What
- * became of MPI is kept as the name of MPI_COMM_SELF, so that the library needs no global state.
- * Refuses a second job after a failed one. Has no deadline while ranks come together (MPI_Init,
- * MPI_Comm_dup) and part (after all have succeeded, up to MPI_Finalize): MPI offers none there.
+ * other processes, stopped ones included. That may come before they have said anything; so launch
+ * returns first on the rank whose failure it was, and on the others REPORT_NS later. A killed
+ * process makes mpirun end the job by itself. What became of MPI is kept as the name of
+ * MPI_COMM_SELF, so that the library needs no global state. Refuses a second job after a failed
+ * one. Has no deadline while ranks come together (MPI_Init, MPI_Comm_dup) and part (after all have
+ * succeeded, up to MPI_Finalize): MPI offers none there.
  */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/thread.h"
 #include "engine/comm/mpi_internal.h"
 
-enum { PIECE_BYTES = 1 << 28, IDLE_NS = 200000 };
+enum { PIECE_BYTES = 1 << 28, IDLE_NS = 200000, REPORT_NS = 250000000 };
 
 static const char state_running[] = "carole: running";
 static const char state_rest[] = "carole: at rest";
@@ -292,6 +295,9 @@ static crl_status run_job(crl_endpoint *me, crl_rank_fn run, void *argument) {
     crl_error error = *crl_error_get();
     error.status = status;
     crl_mpi_abort(me, &error);
+    if (me->error.rank != me->rank) {
+        crl_clock_sleep_ns(REPORT_NS);
+    }
     crl_error_set(&me->error);
     set_state(state_failed);
     return me->error.status;

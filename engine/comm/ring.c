@@ -26,8 +26,9 @@ enum { WINDOW = 4, SEGMENT_BYTES = 1 << 18 };
 struct crl_allreduce {
     crl_allreduce_config config;
     crl_group group;
-    float *scratch;  /* (WINDOW, segment) */
-    int64_t segment; /* elements */
+    float *scratch;    /* (WINDOW, segment) */
+    void *own_scratch; /* NULL: the caller lends it */
+    int64_t segment;   /* elements */
 
     bool in_flight;
     int64_t count;
@@ -69,8 +70,20 @@ static void ring_destroy(crl_allreduce *a) {
     if (a->in_flight) {
         crl_comm_abort(a->group.comm);
     }
-    crl_free(a->scratch);
+    crl_free(a->own_scratch);
     crl_free(a);
+}
+
+static int64_t segment_of(const crl_allreduce_config *config) {
+    const int64_t bytes = config->segment_bytes > 0 ? config->segment_bytes : SEGMENT_BYTES;
+    const int64_t most = crl_chunk_most(config->max_count, config->group->size);
+    const int64_t segment = crl_chunk_most(bytes / (int64_t)sizeof(float), 1);
+    const int64_t useful = segment < most ? segment : most;
+    return useful > 0 ? useful : CRL_CHUNK_ALIGN;
+}
+
+static size_t ring_scratch_bytes(const crl_allreduce_config *config) {
+    return (size_t)(WINDOW * segment_of(config)) * sizeof(float);
 }
 
 static crl_status ring_create(crl_allreduce **out, const crl_allreduce_config *config) {
@@ -80,18 +93,16 @@ static crl_status ring_create(crl_allreduce **out, const crl_allreduce_config *c
     CRL_TRY_OUT(crl_alloc(&a, 1, sizeof *a));
     a->config = *config;
     a->group = *config->group;
-    const int64_t bytes = config->segment_bytes > 0 ? config->segment_bytes : SEGMENT_BYTES;
     const int64_t most = crl_chunk_most(config->max_count, a->group.size);
-    a->segment = crl_chunk_most(bytes / (int64_t)sizeof(float), 1);
-    a->segment = a->segment < most ? a->segment : most;
-    a->segment = a->segment > 0 ? a->segment : CRL_CHUNK_ALIGN;
+    a->segment = segment_of(config);
     if (most / a->segment > INT32_MAX / 4 / a->group.size) {
         CRL_TRY_OUT(CRL_FAIL(INVALID,
                              "ring all-reduce: %lld elements in segments of %lld are too "
                              "many messages",
                              (long long)config->max_count, (long long)a->segment));
     }
-    CRL_TRY_OUT(crl_alloc(&a->scratch, (size_t)(WINDOW * a->segment), sizeof *a->scratch));
+    CRL_TRY_OUT(
+        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, ring_scratch_bytes(config)));
     *out = a;
     a = NULL;
 out:
@@ -199,6 +210,7 @@ const crl_allreduce_algorithm crl_allreduce_ring = {
     .name = "ring",
     .help = "segmented ring: least traffic per link, bits depend on the width",
     .canonical = false,
+    .scratch_bytes = ring_scratch_bytes,
     .create = ring_create,
     .destroy = ring_destroy,
     .start = ring_start,

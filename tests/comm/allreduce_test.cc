@@ -214,6 +214,25 @@ TEST(CommAllReduce, AllocatesNothingAfterCreate) {
     }
 }
 
+/* With lent scratch of scratch_bytes: the same sums, nothing written beyond it. */
+TEST(CommAllReduce, StaysWithinLentScratch) {
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        const crl_status status =
+            launch(&crl_transport_local, ranks, deadline_ns, [](crl_comm *comm) -> crl_status {
+                for (const void *const *row = crl_allreduce_algorithms; *row != nullptr; row++) {
+                    const auto *algorithm = static_cast<const crl_allreduce_algorithm *>(*row);
+                    for (int64_t count : {1, 17, 1000}) {
+                        allreduce_case at = {algorithm, 8, 7, count, 128, algorithm->canonical, {}};
+                        at.lend_scratch = true;
+                        CRL_TRY(check_allreduce(comm, at));
+                    }
+                }
+                return CRL_STATUS_OK;
+            });
+        EXPECT_EQ(status, CRL_STATUS_OK) << crl_error_message();
+    }
+}
+
 /* The n-th allocation fails, for every n until none does: an error on all ranks, nothing lost. */
 TEST(CommAllReduce, SurvivesEveryFailingAllocation) {
     for (const void *const *row = crl_allreduce_algorithms; *row != nullptr; row++) {

@@ -20,6 +20,7 @@ struct allreduce_case {
     int64_t segment_bytes;
     bool exact;
     std::vector<int> lane_first; /* empty: dealt out evenly */
+    bool lend_scratch = false;
 };
 crl_status check_allreduce(crl_comm *comm, const allreduce_case &at);
 crl_status check_allreduce_grid(crl_comm *comm);

@@ -273,6 +273,10 @@ crl_status check_allreduce(crl_comm *comm, const allreduce_case &at) {
     config.segment_bytes = at.segment_bytes;
     config.lanes = at.lanes;
     config.lane_first = first.data();
+    const size_t scratch_bytes = at.algorithm->scratch_bytes(&config);
+    std::vector<char> scratch(scratch_bytes + 2 * CRL_ALIGN_BYTES, 'x');
+    const size_t shift = CRL_ALIGN_BYTES - (uintptr_t)scratch.data() % CRL_ALIGN_BYTES;
+    config.scratch = at.lend_scratch ? scratch.data() + shift : nullptr;
     crl_allreduce *allreduce = nullptr;
     CRL_TRY(at.algorithm->create(&allreduce, &config));
     std::vector<float> result((size_t)at.count, -1), expected((size_t)at.count),
@@ -291,6 +295,10 @@ crl_status check_allreduce(crl_comm *comm, const allreduce_case &at) {
     }
     at.algorithm->destroy(allreduce);
     CRL_TRY(status);
+    for (size_t i = 0; i < scratch.size(); i++) {
+        COMM_CLAIM((i >= shift && i < shift + scratch_bytes) || scratch[i] == 'x',
+                   "%s wrote beside its scratch", at.algorithm->name);
+    }
     if (comm->rank == 0) {
         expected = tree_sum(0, at.lanes, at.present, at.count);
         expected.resize((size_t)at.count);

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# The MPI transport's conformance: needs processes, so it is a program of its own under mpirun.
+find_program(CRL_MPIRUN NAMES mpirun mpiexec)
+if(CRL_MPI_TARGET AND CRL_MPIRUN)
+    add_executable(comm_mpi_conformance ${CMAKE_CURRENT_LIST_DIR}/mpi_conformance.cc
+                                        ${CMAKE_CURRENT_LIST_DIR}/conformance_test.cc)
+    target_link_libraries(comm_mpi_conformance PRIVATE crl_comm GTest::gtest)
+
+    set(mpirun ${CRL_MPIRUN} --oversubscribe --mca pml ob1)
+    set(shared --mca btl self,vader,tcp)
+    set(no_eager --mca btl_vader_eager_limit 128 --mca btl_tcp_eager_limit 128
+                 --mca btl_self_eager_limit 128)
+    set(tcp --mca btl self,tcp)
+
+    # crl_mpi_test(name command...): must end with 0
+    function(crl_mpi_test name)
+        add_test(NAME CommMpi.${name} COMMAND ${ARGN})
+        set_tests_properties(CommMpi.${name} PROPERTIES TIMEOUT 120 ENVIRONMENT
+            "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    endfunction()
+    # crl_mpi_fails(name pattern command...): must end with a failure and say `pattern`
+    function(crl_mpi_fails name pattern)
+        crl_mpi_test(${name} sh ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/fails.sh ${pattern} ${ARGN})
+    endfunction()
+
+    set(program $<TARGET_FILE:comm_mpi_conformance>)
+    foreach(ranks 1 2 3 4)
+        crl_mpi_test(SharedMemory.${ranks} ${mpirun} ${shared} -n ${ranks} ${program})
+        crl_mpi_test(NoEager.${ranks} ${mpirun} ${shared} ${no_eager} -n ${ranks} ${program})
+    endforeach()
+    crl_mpi_test(Tcp.3 ${mpirun} ${tcp} -n 3 ${program})
+    crl_mpi_test(TcpNoEager.3 ${mpirun} ${tcp} ${no_eager} -n 3 ${program})
+    crl_mpi_test(WithoutMpirun ${program})
+
+    set(run ${mpirun} ${shared} -n 3 ${program})
+    set(run_no_eager ${mpirun} ${shared} ${no_eager} -n 3 ${program})
+    crl_mpi_fails(FailureIsReported "rank 2 ended with: i/o error: disk 2 is full" ${run} fail 2)
+    crl_mpi_fails(FailureIsReportedNoEager "rank 0 ended with: i/o error: disk 0 is full"
+                  ${run_no_eager} fail 0)
+    # mpirun must not end the others before they can speak; but then it ends with 0
+    string(REPLACE ";" " " patient
+           "${mpirun};${shared};--mca;orte_abort_on_non_zero_status;0;-n;3")
+    crl_mpi_fails(FailureReachesAll "rank 0 ended with: i/o error: disk 2 is full"
+                  sh -c "${patient} ${program} fail 2 && false")
+    crl_mpi_fails(ShorterReceive "rank 1 ended with: .*sent 5 bytes, the receive expects 3"
+                  ${run} sizes 3)
+    crl_mpi_fails(LongerReceive "rank 1 ended with: .*sent 5 bytes, the receive expects 8"
+                  ${run} sizes 8)
+    crl_mpi_fails(StalledRankIsNamed "rank [02] ended with: timeout: .*rank 1 does not answer"
+                  ${run} stall 1)
+    crl_mpi_fails(StalledFirstRank "rank [12] ended with: timeout: .*rank 0 does not answer"
+                  ${run_no_eager} stall 0)
+    crl_mpi_fails(KilledRank "signal 9" ${run} kill 1)
+    crl_mpi_fails(ExitInsideTheJob "." ${run} exit 1)
+    crl_mpi_fails(WrongNumberOfRanks "mpi: the job has 3 ranks .mpirun -n., expected 4"
+                  ${run} ranks)
+endif()

@@ -283,32 +283,46 @@ static void show_bytes(const crl_option *option, const void *field, char *text, 
              plain ? "" : byte_units[unit].name);
 }
 
+/* "[a, b]" as in YAML and "a,b" are the same list. */
+static void strip_brackets(const char **begin, const char **end) {
+    if (*end - *begin >= 2 && **begin == '[' && (*end)[-1] == ']') {
+        ++*begin;
+        --*end;
+    }
+}
+
+static void strip_spaces(const char **begin, const char **end) {
+    while (*begin < *end && **begin == ' ') {
+        ++*begin;
+    }
+    while (*end > *begin && (*end)[-1] == ' ') {
+        --*end;
+    }
+}
+
 static crl_status parse_list(const crl_option *option, const char *text, crl_arena *arena,
                              void *field) {
     (void)option;
     crl_text_list list = {0};
-    if (*text) {
-        int commas = 0;
-        for (const char *c = text; *c; ++c) {
-            commas += *c == ',';
-        }
-        CRL_TRY(crl_arena_alloc(arena, &list.item, (size_t)commas + 1, sizeof *list.item));
+    const char *at = text, *last = text + strlen(text);
+    size_t commas = 0;
+    strip_brackets(&at, &last);
+    for (const char *c = at; c < last; ++c) {
+        commas += *c == ',';
     }
-    for (const char *begin = text, *next; *text && begin; begin = next) {
-        const char *comma = strchr(begin, ',');
-        const char *end = comma ? comma : begin + strlen(begin);
-        next = comma ? comma + 1 : NULL;
-        while (begin < end && *begin == ' ') {
-            ++begin;
-        }
-        while (end > begin && end[-1] == ' ') {
-            --end;
-        }
-        if (begin == end) {
+    if (at < last) {
+        CRL_TRY(crl_arena_alloc(arena, &list.item, commas + 1, sizeof *list.item));
+    }
+    while (at < last) {
+        const char *comma = memchr(at, ',', (size_t)(last - at));
+        const char *begin = at, *end = comma ? comma : last;
+        strip_spaces(&begin, &end);
+        if (begin == end || (comma && comma + 1 == last)) {
             return refuse(text, "a list such as a,b without empty items");
         }
         CRL_TRY(crl_arena_format(arena, &list.item[list.count], "%.*s", (int)(end - begin), begin));
         ++list.count;
+        at = comma ? comma + 1 : last;
     }
     memcpy(field, &list, sizeof list);
     return CRL_STATUS_OK;

@@ -148,6 +148,16 @@ TEST_F(BaseOption, BytesHaveUnits) {
     }
 }
 
+TEST_F(BaseOption, ListsMayStandInBrackets) {
+    ASSERT_EQ(Set("stages", "[x, y,z]"), "");
+    ASSERT_EQ(options.stages.count, 3);
+    EXPECT_STREQ(options.stages.item[0], "x");
+    EXPECT_STREQ(options.stages.item[2], "z");
+    ASSERT_EQ(Set("stages", "[]"), "");
+    EXPECT_EQ(options.stages.count, 0);
+    EXPECT_NE(Set("stages", "[x,]"), "");
+}
+
 TEST_F(BaseOption, ListsAreCommaSeparated) {
     EXPECT_EQ(Set("stages", " 0-13 ,14-"), "");
     ASSERT_EQ(options.stages.count, 2);

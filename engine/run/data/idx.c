@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/file.h"
@@ -44,13 +43,8 @@ static bool recognise(const char *path, const unsigned char *head, size_t head_b
 }
 
 static crl_status load_part(part *part, const char *path) {
-    struct stat facts;
     size_t bytes;
-    int fd;
     CRL_TRY(crl_alloc_text(&part->path, path));
-    /* For the one set of messages about directories, pipes and missing files. */
-    CRL_TRY(crl_data_file_open(&fd, &facts, path));
-    close(fd);
     CRL_TRY(crl_file_read(&part->content, &bytes, path, limit_bytes));
     if (bytes == 0) {
         return CRL_FAIL(INVALID, "%s: is empty, expected an IDX file", path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax over tiles of scores, kept up to date from tile to tile [dao22]. Refuses nothing: every
- * query sees at least one key of each tile it is given. */
+ * query sees at least one key of each tile it is given. Rows are CRL_TILE long, so a ragged row may
+ * be worked on in whole vectors. */
 #include "engine/kernels/cpu/attention_internal.h"
 
 #include "engine/kernels/cpu/cpu_internal.h"
@@ -11,6 +12,15 @@
 
 static int64_t visible(const crl_tile *tile, int64_t row) {
     return tile->diagonal ? crl_min(row + 1, tile->columns) : tile->columns;
+}
+
+/* Widens a row's n visible scores to whole vectors, by scores that change neither the largest nor,
+ * to the last place, the sum; returns the new width. */
+static int64_t widen(float *s, float scale, int64_t n) {
+    const int64_t whole = crl_round_up(n, CRL_LANES);
+    for (int64_t i = n; i < whole; i++)
+        s[i] = scale < 0 ? INFINITY : -INFINITY;
+    return whole;
 }
 
 CRL_VECTORISED static float scale_and_max(float *s, float scale, int64_t n) {
@@ -43,11 +53,11 @@ void crl_tile_softmax(const crl_tile *tile, bool first, float *s, crl_softmax *s
                       int64_t d) {
     for (int64_t r = 0; r < tile->rows; r++) {
         float *row = s + r * CRL_TILE;
-        const int64_t n = visible(tile, r);
-        const float tile_largest = scale_and_max(row, tile->scale, n);
+        const int64_t n = visible(tile, r), width = widen(row, tile->scale, n);
+        const float tile_largest = scale_and_max(row, tile->scale, width);
         const float before = softmax->largest[r];
         const float largest = !first && before > tile_largest ? before : tile_largest;
-        const float sum = exp_and_sum(row, largest, n);
+        const float sum = exp_and_sum(row, largest, width);
         memset(row + n, 0, (size_t)(tile->columns - n) * sizeof *row);
         softmax->largest[r] = largest;
         if (first) {
@@ -77,9 +87,10 @@ CRL_VECTORISED static void probability(float *s, float scale, float lse, int64_t
 
 void crl_tile_probability(const crl_tile *tile, float *s, const float *lse) {
     for (int64_t r = 0; r < tile->rows; r++) {
+        float *row = s + r * CRL_TILE;
         const int64_t n = visible(tile, r);
-        probability(s + r * CRL_TILE, tile->scale, lse[r], n);
-        memset(s + r * CRL_TILE + n, 0, (size_t)(tile->columns - n) * sizeof *s);
+        probability(row, tile->scale, lse[r], widen(row, tile->scale, n));
+        memset(row + n, 0, (size_t)(tile->columns - n) * sizeof *row);
     }
 }
 
@@ -93,7 +104,8 @@ CRL_VECTORISED static void gradient(const float *p, float *dp, float delta, floa
 void crl_tile_gradient(const crl_tile *tile, const float *p, float *dp, const float *delta) {
     for (int64_t r = 0; r < tile->rows; r++) {
         const int64_t n = visible(tile, r);
-        gradient(p + r * CRL_TILE, dp + r * CRL_TILE, delta[r], tile->scale, n);
+        gradient(p + r * CRL_TILE, dp + r * CRL_TILE, delta[r], tile->scale,
+                 crl_round_up(n, CRL_LANES));
         memset(dp + r * CRL_TILE + n, 0, (size_t)(tile->columns - n) * sizeof *dp);
     }
 }

@@ -8,6 +8,7 @@
  * Refuses to store a mask: the backward pass draws the same numbers again.
  */
 #include "engine/kernels/cpu/cpu_internal.h"
+#include "engine/kernels/cpu/math_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,21 +48,28 @@ CRL_INLINE void draw(const dropout *d, uint32_t first_block, uint32_t word[WORDS
 
 CRL_VECTORISED static void tile(const dropout *d, uint32_t first_block, const float *x, float *y) {
     uint32_t word[WORDS][CRL_LANES] __attribute__((aligned(64)));
-    float factor[TILE] __attribute__((aligned(64)));
+    uint32_t keep[TILE] __attribute__((aligned(64))); /* all bits or none */
+    const uint32_t threshold = d->threshold;
+    const float scale = d->scale;
     draw(d, first_block, word);
+    for (int w = 0; w < WORDS; w++) {
+#pragma omp simd
+        for (int j = 0; j < CRL_LANES; j++)
+            word[w][j] = (word[w][j] >> 8) >= threshold ? UINT32_MAX : 0;
+    }
     for (int j = 0; j < CRL_LANES; j++) {
         for (int w = 0; w < WORDS; w++)
-            factor[j * WORDS + w] = (word[w][j] >> 8) >= d->threshold ? d->scale : 0;
+            keep[j * WORDS + w] = word[w][j];
     }
     /* A dropped element is zero whatever it was, infinite or NaN too. */
     if (d->accumulate) {
 #pragma omp simd
         for (int i = 0; i < TILE; i++)
-            y[i] += factor[i] != 0 ? x[i] * factor[i] : 0;
+            y[i] += crl_from_bits(crl_bits(x[i] * scale) & keep[i]);
     } else {
 #pragma omp simd
         for (int i = 0; i < TILE; i++)
-            y[i] = factor[i] != 0 ? x[i] * factor[i] : 0;
+            y[i] = crl_from_bits(crl_bits(x[i] * scale) & keep[i]);
     }
 }
 

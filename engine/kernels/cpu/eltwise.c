@@ -14,16 +14,14 @@ static bool adds(const void *context) {
 }
 
 CRL_INLINE float gelu_erf(float x) {
-    const float z = (x < 0 ? -x : x) * 0.707106781f;
-    const float tail = crl_normal_tail(z, crl_exp(-0.5f * x * x));
-    return x * (x < 0 ? tail : 1.0f - tail);
+    const float tail = crl_normal_tail(__builtin_fabsf(x) * 0.707106781f, crl_exp(-0.5f * x * x));
+    return x * crl_by_sign(x, tail, 1.0f - tail);
 }
 
 CRL_INLINE float gelu_erf_slope(float x) {
-    const float z = (x < 0 ? -x : x) * 0.707106781f;
     const float e = crl_exp(-0.5f * x * x);
-    const float tail = crl_normal_tail(z, e);
-    return (x < 0 ? tail : 1.0f - tail) + x * 0.398942280f * e;
+    const float tail = crl_normal_tail(__builtin_fabsf(x) * 0.707106781f, e);
+    return crl_by_sign(x, tail, 1.0f - tail) + x * 0.398942280f * e;
 }
 
 /* (1 + tanh u)/2 is the logistic function of 2u. */
@@ -42,12 +40,11 @@ CRL_INLINE float gelu_tanh(float x) {
 /* Beyond 10 the slope is 0 or 1 to the last place, but its factors would overflow; gate · gate · e
  * is gate (1 - gate) without the cancellation. */
 CRL_INLINE float gelu_tanh_slope(float x) {
-    x = x < -10 ? -10 : x;
-    x = x > 10 ? 10 : x;
-    const float e = gelu_tanh_exp(x);
+    const float held = crl_hold(x, 10);
+    const float e = gelu_tanh_exp(held);
     const float gate = 1.0f / (1.0f + e);
-    const float du2 = gelu_tanh_term[0] + 3.0f * gelu_tanh_term[1] * x * x;
-    return gate + x * du2 * (gate * gate * e);
+    const float du2 = gelu_tanh_term[0] + 3.0f * gelu_tanh_term[1] * held * held;
+    return gate + x * (du2 * (gate * gate * e));
 }
 
 CRL_VECTORISED static void relu_tile(const void *context, float *const *x, int64_t n) {

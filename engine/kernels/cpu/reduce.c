@@ -10,35 +10,52 @@ static crl_status reduce_add(crl_stream *stream, float *y, const float *x, int64
     return crl_eltwise_cpu.copy(stream, x, y, n, true);
 }
 
-/* The lanes stand in an array, so that the order is the same at every alignment. n is a multiple of
- * CRL_LANES. `target` NULL: squares, else squares of the differences. */
-CRL_VECTORISED static double squares(const float *x, const float *target, int64_t n) {
-    double lane[CRL_LANES] __attribute__((aligned(64))) = {0};
-    for (int64_t i = 0; i < n; i += CRL_LANES) {
+enum { SUMS = 64 }; /* running sums of a block: enough to hide the latency of an addition */
+
+static double total_of(double *sum) {
+    for (int width = SUMS / 2; width > 0; width /= 2) {
+        for (int l = 0; l < width; l++)
+            sum[l] += sum[l + width];
+    }
+    return sum[0];
+}
+
+/* Sum of squares of n elements, a multiple of SUMS. The running sums stand in an array, so that
+ * their order is the same at every alignment. */
+CRL_VECTORISED static double squares(const float *x, int64_t n) {
+    double sum[SUMS] __attribute__((aligned(64))) = {0};
+    for (int64_t i = 0; i < n; i += SUMS) {
 #pragma omp simd
-        for (int l = 0; l < CRL_LANES; l++) {
-            const double d =
-                target == NULL ? (double)x[i + l] : (double)x[i + l] - (double)target[i + l];
-            lane[l] += d * d;
+        for (int l = 0; l < SUMS; l++)
+            sum[l] += (double)x[i + l] * (double)x[i + l];
+    }
+    return total_of(sum);
+}
+
+CRL_VECTORISED static double differences(const float *x, const float *target, int64_t n) {
+    double sum[SUMS] __attribute__((aligned(64))) = {0};
+    for (int64_t i = 0; i < n; i += SUMS) {
+#pragma omp simd
+        for (int l = 0; l < SUMS; l++) {
+            const double d = (double)x[i + l] - (double)target[i + l];
+            sum[l] += d * d;
         }
     }
-    for (int width = CRL_LANES / 2; width > 0; width /= 2) {
-        for (int l = 0; l < width; l++)
-            lane[l] += lane[l + width];
-    }
-    return lane[0];
+    return total_of(sum);
 }
 
 static double block_squares(const float *x, const float *target, int64_t n) {
-    const int64_t whole = n / CRL_LANES * CRL_LANES;
-    float rest[2][CRL_LANES] = {{0}};
-    double sum = whole > 0 ? squares(x, target, whole) : 0;
+    const int64_t whole = n / SUMS * SUMS;
+    double sum = 0;
+    if (whole > 0)
+        sum = target == NULL ? squares(x, whole) : differences(x, target, whole);
     if (whole < n) {
+        float rest[2][SUMS] = {{0}};
         const size_t bytes = (size_t)(n - whole) * sizeof(float);
         memcpy(rest[0], x + whole, bytes);
         if (target != NULL)
             memcpy(rest[1], target + whole, bytes);
-        sum += squares(rest[0], target == NULL ? NULL : rest[1], CRL_LANES);
+        sum += differences(rest[0], rest[1], SUMS);
     }
     return sum;
 }

@@ -3,9 +3,9 @@
  * 1F1B: after a warm-up of S-s-1 forwards, stage s alternates one forward and one backward
  * [narayanan19]. Refuses several stages per position.
  *
- *       0 | F0 F1 F2 .. .. .. B0--- F3 B1--- ..
- *       1 | .. F0 F1 .. B0--- F2 B1--- F3 B2---
- *       2 | .. .. F0 B0--- F1 B1--- F2 B2--- F3
+ *       0 | F0 F1 F2 .. .. .. .. B0--- F3 B1--- .. B2--- .. B3---
+ *       1 | .. F0 F1 .. .. B0--- F2 B1--- F3 B2--- .. B3--- .. ..
+ *       2 | .. .. F0 B0--- F1 B1--- F2 B2--- F3 B3--- .. .. .. ..
  *
  * As fast as gpipe, but what a stage holds does not grow with M.
  *

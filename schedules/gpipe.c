@@ -2,9 +2,9 @@
 /*
  * GPipe: all forwards, then all backwards [huang19]. Refuses several stages per position.
  *
- *       0 | F0 F1 F2 .. .. .. .. B0--- B1--- B2---
- *       1 | .. F0 F1 F2 .. B0--- B1--- B2--- .. ..
- *       2 | .. .. F0 F1 F2 ...
+ *       0 | F0 F1 F2 .. .. .. .. .. .. B0--- B1--- B2---
+ *       1 | .. F0 F1 F2 .. .. .. B0--- B1--- B2--- .. ..
+ *       2 | .. .. F0 F1 F2 B0--- B1--- B2--- .. .. .. ..
  *
  * Backwards run in ascending order as everywhere, because sums of gradients are taken in that
  * order.

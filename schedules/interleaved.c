@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interleaved 1F1B: each position runs V = S/P stages, p, P+p, 2P+p ..., so that the pipeline fills
- * in shorter steps [narayanan21] §2.2. Refuses one stage per position (that is 1f1b).
+ * Interleaved 1F1B: each position runs V = S/P stages, p, P+p, 2P+p ..., so that the pipeline
+ * fills in shorter steps [narayanan21] §2.2. Refuses one stage per position (that is 1f1b).
  *
  * Micro-batches go through in groups of P: a position runs a whole group through its first stage,
- * then through its second, and so on; backwards likewise, last stage first. Numbered in that order,
- * f(i) and b(i), position p runs w = 2(P-p-1) + (V-1)P forwards ahead and then alternates f(w+k),
- * b(k).
+ * then through its second, and so on; backwards likewise, last stage first. With f(i) and b(i)
+ * numbered in that order, position p runs w = 2(P-p-1) + (V-1)P forwards ahead and then
+ * alternates f(w+k) and b(k).
  *
- *     P = 2, V = 2, M = 2     0 | 0F0 0F1 2F0 2F1 2B0----- 2B1----- 0B0----- 0B1-----
- *                             1 | ... 1F0 1F1 3F0 3B0----- 3F1 3B1----- 1B0----- 1B1-----
+ *       0 | 0F0 0F1 2F0 2F1 ..  ..  2B0---- ..  2B1---- 0B0---- 0B1----     P = V = M = 2
+ *       1 | ..  1F0 1F1 3F0 3B0---- 3F1 3B1---- 1B0---- 1B1---- ..  ..
  *
- * A last group of fewer than P keeps the places of its missing micro-batches in both numberings and
- * leaves them out of the lists: dropping whole micro-batches can neither delay nor block the
- * others.
+ * A last group of fewer than P keeps the places of its missing micro-batches in both numberings
+ * and leaves them out of the lists: dropping whole micro-batches neither delays nor blocks others.
  *
- * cost card (G = M rounded up to a multiple of P):
- * bubble 1 - MV/(GV+P-1), exact when P divides M, an upper bound else · peak activations of a
- * stage: the largest number of its f(i) up to one, less its b(k) with k < i-w (exact; about w/V +
- * 1) · messages 2(S-1)M
+ * cost card, G = M rounded up to a multiple of P:
+ * bubble 1 - MV/(GV+P-1), exact when P divides M, an upper bound else
+ * peak activations of a stage: its largest number of f up to f(i) less b(k) with k < i-w, exact
+ * messages 2(S-1)M
  */
 #include "engine/ir/schedule.h"
 

@@ -2,9 +2,10 @@
 /*
  * Draws a program in the manner of pipeline papers. Refuses to draw messages.
  *
- *       0 | F0 F1 .. .. B0--- B1---       a column of cells is one unit of time: the shortest
- * action 1 | .. F0 B0--- F1 B1---          of the given times, or F = I = W = 1, B = 2
+ *       0 | F0 F1 .. .. B0--- .. B1---
+ *       1 | .. F0 B0--- F1 B1--- .. ..
  *
+ * One column is one unit of time: the shortest action of the given times, or F = I = W = 1, B = 2.
  * A position with several stages names the stage: 2F0. The marked action is written !B0. A program
  * that cannot be timed is drawn in the order of its lists, as if nothing waited.
  */
@@ -31,10 +32,11 @@ typedef struct canvas {
     bool with_stage;
 } canvas;
 
-/* A row being written: characters left, and whether the ellipsis stands already. */
+/* A row being written: characters so far, and whether the ellipsis stands already. */
 typedef struct row_writer {
     const canvas *view;
     int used;
+    int blanks; /* of `used`, not written yet: a row ends without them */
     bool cut;
 } row_writer;
 
@@ -54,12 +56,18 @@ static double shortest_time(const crl_program *program, const crl_simulation_con
 
 static void put(row_writer *row, const char *text) {
     for (; *text && !row->cut; text++) {
-        if (row->view->room > 0 && row->used == row->view->room - 1) {
-            fputs("…", row->view->out);
-            row->cut = true;
-            return;
+        row->cut = row->view->room > 0 && row->used == row->view->room - 1;
+        if (*text == ' ' && !row->cut) {
+            row->blanks++;
+        } else {
+            fprintf(row->view->out, "%*s", row->blanks, "");
+            row->blanks = 0;
+            if (row->cut) {
+                fputs("…", row->view->out);
+            } else {
+                fputc(*text, row->view->out);
+            }
         }
-        fputc(*text, row->view->out);
         row->used++;
     }
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_KEY = 256, MAX_ROWS = 32 };
+enum { HELP_KEY = '?', FIRST_KEY = 256, MAX_ROWS = 32 };
 
 typedef struct parse_state {
     const crl_cli *cli;
@@ -88,8 +88,11 @@ static error_t parse_one(int key, char *text, struct argp_state *argp_state) {
     parse_state *state = argp_state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        argp_state->name = state->name;
         argp_state->err_stream = NULL;
+        return 0;
+    case HELP_KEY:
+        argp_state->name = state->name; /* argp itself would call it by argv[0] */
+        argp_state_help(argp_state, stdout, ARGP_HELP_STD_HELP);
         return 0;
     case ARGP_KEY_ARG:
         return take_argument(state, text);
@@ -105,7 +108,8 @@ static error_t parse_one(int key, char *text, struct argp_state *argp_state) {
 /* One argp option per row; the help shows the default. */
 static crl_status make_options(struct argp_option *out, const crl_command *command,
                                crl_arena *arena) {
-    for (int row = 0; command->options && command->options[row].name; row++) {
+    int row = 0;
+    for (; command->options && command->options[row].name; row++) {
         CRL_ASSERT(row < MAX_ROWS);
         const crl_option *option = &command->options[row];
         struct argp_option *o = &out[row];
@@ -125,6 +129,8 @@ static crl_status make_options(struct argp_option *out, const crl_command *comma
                                          option->value));
         }
     }
+    out[row] = (struct argp_option){
+        .name = "help", .key = HELP_KEY, .doc = "print this help and end", .group = -1};
     return CRL_STATUS_OK;
 }
 
@@ -147,7 +153,7 @@ static crl_status prepare(parse_state *state, struct argp_option *options, int a
 bool crl_cli_parse(const crl_cli *cli, const crl_command *command, int argc, char **argv,
                    crl_cli_args *args) {
     parse_state state = {.cli = cli, .command = command, .args = args};
-    struct argp_option options[MAX_ROWS + 1] = {{0}};
+    struct argp_option options[MAX_ROWS + 2] = {{0}};
     const char *doc = NULL;
     if (prepare(&state, options, argc, &doc) != CRL_STATUS_OK) {
         crl_cli_report_failure(cli);
@@ -164,7 +170,7 @@ bool crl_cli_parse(const crl_cli *cli, const crl_command *command, int argc, cha
         words[i + 1] = argv[i];
     const struct argp argp = {
         .options = options, .parser = parse_one, .args_doc = command->arguments, .doc = doc};
-    const unsigned flags = cli->rank > 0 ? ARGP_NO_ERRS : 0;
+    const unsigned flags = ARGP_NO_HELP | (cli->rank > 0 ? ARGP_NO_ERRS : 0);
     if (argp_parse(&argp, argc + 1, words, flags, NULL, &state) == 0)
         return true;
     args->exit_code = CRL_EXIT_USAGE;

@@ -17,7 +17,7 @@ typedef struct generate_options {
 
 static const crl_option options[] = {
     CRL_CLI_SET_ROW(generate_options, sets),
-    {"prompt", "\n", "text to continue; without: a new line", &crl_option_text,
+    {"prompt", "", "text to continue; without: a new line", &crl_option_text,
      offsetof(generate_options, prompt), 0, 0, NULL},
     {"tokens", "200", "how many tokens to make", &crl_option_int,
      offsetof(generate_options, tokens), 1, 1e9, NULL},
@@ -73,11 +73,8 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
                                   o->sets.item, o->sets.count));
     CRL_TRY_OUT(open_tokenizer(&w, &tokenizer, settings, cli->registries));
-    CRL_TRY_OUT(w.kind->encode(tokenizer, o->prompt, strlen(o->prompt), &prompt, &prompt_count));
-    if (prompt_count == 0) {
-        status = CRL_FAIL(INVALID, "--prompt is empty, expected at least one token");
-        goto out;
-    }
+    const char *text = o->prompt[0] ? o->prompt : "\n"; /* a model continues, it cannot begin */
+    CRL_TRY_OUT(w.kind->encode(tokenizer, text, strlen(text), &prompt, &prompt_count));
     const crl_generate_config config = {.checkpoint = o->checkpoint[0] ? o->checkpoint
                                                                        : settings->run.directory,
                                         .prompt = prompt,
@@ -88,7 +85,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
                                         .seed = o->seed,
                                         .context = &w,
                                         .token = print_token};
-    fputs(o->prompt, stdout);
+    fputs(text, stdout);
     CRL_TRY_OUT(crl_generate(settings, cli->registries, &config));
     fputc('\n', stdout);
     if (w.unknown)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What holds for every registered layer. The registry is the test list: a layer without an example
- * below fails `EveryLayerHasAnExample`.
+ * in examples.h fails `EveryLayerHasAnExample`.
  */
 #include <algorithm>
 #include <sstream>

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -412,6 +413,9 @@ inline Results Execute(const Inferred &inferred, const Values &values, const Set
     Results results;
     Runner runner(inferred, values, settings);
     runner.Run(&results);
+    if (testing::Test::HasFatalFailure()) {
+        throw std::runtime_error("the layer failed, there are no results");
+    }
     return results;
 }
 

@@ -115,6 +115,9 @@ static crl_status plan_activations(crl_executor *x) {
     for (int i = 0; i < list->count; i++) {
         touch(x, life, base, &list->action[i], i);
     }
+    for (int i = 0; i < count; i++) {
+        life[i].bytes = life[i].first < 0 ? 0 : life[i].bytes; /* never used */
+    }
     CRL_TRY_OUT(crl_memory_plan(life, count, &x->activation_bytes));
     for (int l = 0; l < x->locals; l++) {
         for (int i = 0; i < crl_executor_micro_batches(x) * x->local[l].layout->blocks; i++) {

@@ -265,8 +265,8 @@ crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL, *forward = NULL;
     const crl_schedule_request request = {plan->positions, plan->stages, micro_batches, NULL};
-    if (micro_batches == 0) {
-        return crl_program_create(out, plan->positions, plan->stages, 0);
+    if (micro_batches == 0) { /* an idle replica: nothing to do, but a program has at least one */
+        return crl_program_create(out, plan->positions, plan->stages, 1);
     }
     CRL_TRY_OUT(layout->schedule->build(&program, &request));
     if (forward_only) {

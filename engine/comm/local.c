@@ -27,7 +27,7 @@
 #include "engine/base/thread.h"
 #include "engine/comm/transport.h"
 
-enum { BLOCK_OPS = 64, SPIN_NS = 20000, ROLL_CALL_STEP_NS = 1000000 };
+enum { BLOCK_OPS = 64, SPIN_NS = 3000, ROLL_CALL_STEP_NS = 1000000 };
 
 typedef struct op {
     struct op *next; /* in a mailbox queue or in the free list */

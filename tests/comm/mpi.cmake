@@ -52,6 +52,13 @@ if(CRL_MPI_TARGET AND CRL_MPIRUN)
                   ${run_no_eager} stall 0)
     crl_mpi_fails(KilledRank "signal 9" ${run} kill 1)
     crl_mpi_fails(ExitInsideTheJob "." ${run} exit 1)
+    # the endpoint, the control channel, the first block of requests
+    foreach(allocation 1 3 7)
+        crl_mpi_fails(FailingAllocation.${allocation} "rank 1 ended with: out of memory" ${run}
+                      nomem ${allocation})
+    endforeach()
+    crl_mpi_fails(OthersLearnThatARankCannotStart
+                  "rank [02] ended with: aborted: mpi: rank 1 could not start" ${run} nomem 3)
     crl_mpi_fails(WrongNumberOfRanks "mpi: the job has 3 ranks .mpirun -n., expected 4"
                   ${run} ranks)
 endif()

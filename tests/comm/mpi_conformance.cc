@@ -6,6 +6,7 @@
  *   mpirun -n 3 comm_mpi_conformance fail R    rank R returns a failure
  *   ... sizes | stall R | kill R | exit R      other ways to end a job; stall: SIGSTOP
  *   ... ranks                                  expects one rank more than there are
+ *   ... nomem N                                the N-th allocation of rank 1 fails
  *
  * Exits with 0 when all is well. A failed job says "rank R of N ended with: message" on every rank.
  */
@@ -115,6 +116,13 @@ int main(int argc, char **argv) {
         const char *size = getenv("OMPI_COMM_WORLD_SIZE");
         return report(launch(&transport, (size != nullptr ? atoi(size) : 1) + 1, 0,
                              [](crl_comm *) { return CRL_STATUS_OK; }));
+    }
+    crl_alloc_watch watch = {};
+    if (how == "nomem") {
+        const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+        watch.fail_at = rank != nullptr && atoi(rank) == 1 ? number : 0;
+        crl_alloc_attach(&watch);
+        return report(launch(&transport, 0, short_ns, conformance_checks[0].run));
     }
     const int code = report(launch(&transport, 0, short_ns,
                                    [&](crl_comm *comm) { return misbehave(comm, how, number); }));

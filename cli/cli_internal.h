@@ -68,9 +68,12 @@ void crl_cli_report_failure(const crl_cli *cli);
 /* Fills rank and ranks from the environment that mpirun or srun gives. */
 void crl_cli_find_job(crl_cli *cli);
 
+/* The settings of argument 0. A wrong config is a usage error. */
+CRL_NODISCARD crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli,
+                                          crl_cli_args *args, const crl_text_list *sets);
+
 /* How a command that may run on several ranks wants to be started. */
 typedef struct crl_cli_launch {
-    const char *path;      /* of the config */
     crl_text_list sets;    /* of --set */
     const char *transport; /* of --transport; "": not given */
     const char *resume;    /* of --resume; "": not given */

@@ -11,8 +11,7 @@ static const crl_option check_table[] = {CRL_CLI_SET_ROW(check_options, sets), {
 static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
     const check_options *o = args->options;
     crl_settings *settings = NULL;
-    CRL_TRY(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
-                              o->sets.item, o->sets.count));
+    CRL_TRY(crl_cli_settings(&settings, cli, args, &o->sets));
     crl_layout *layout = NULL;
     const crl_status status = crl_layout_create(&layout, settings, cli->registries, NULL);
     if (status == CRL_STATUS_OK)

@@ -70,8 +70,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     int32_t *prompt = NULL;
     size_t prompt_count = 0;
     writer w = {0};
-    CRL_TRY_OUT(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
-                                  o->sets.item, o->sets.count));
+    CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
     CRL_TRY_OUT(open_tokenizer(&w, &tokenizer, settings, cli->registries));
     const char *text = o->prompt[0] ? o->prompt : "\n"; /* a model continues, it cannot begin */
     CRL_TRY_OUT(w.kind->encode(tokenizer, text, strlen(text), &prompt, &prompt_count));

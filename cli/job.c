@@ -125,6 +125,16 @@ static crl_status check_start(const crl_cli *cli, const crl_settings *settings, 
     return CRL_STATUS_OK;
 }
 
+crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli, crl_cli_args *args,
+                            const crl_text_list *sets) {
+    const int otherwise = args->exit_code;
+    args->exit_code = CRL_EXIT_USAGE;
+    CRL_TRY(crl_settings_load(out, cli->registries, cli->model, args->argument[0], sets->item,
+                              sets->count));
+    args->exit_code = otherwise;
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *args,
                         const crl_cli_launch *launch) {
     crl_text_list sets = launch->sets;
@@ -139,10 +149,9 @@ crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *ar
         CRL_TRY(add_set(&args->arena, &sets, "comm.transport", "mpi"));
     if (launch->resume[0])
         CRL_TRY(add_set(&args->arena, &sets, "run.resume", launch->resume));
-    args->exit_code = CRL_EXIT_USAGE;
     crl_settings *settings = NULL;
-    CRL_TRY(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0], sets.item,
-                              sets.count));
+    CRL_TRY(crl_cli_settings(&settings, cli, args, &sets));
+    args->exit_code = CRL_EXIT_USAGE;
     crl_status status = CRL_STATUS_OK;
     CRL_TRY_OUT(check_start(cli, settings, launch->np));
     args->exit_code = CRL_EXIT_FAILURE;

@@ -145,8 +145,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_settings *settings = NULL;
     crl_layout *layout = NULL;
     double *node_s = NULL;
-    CRL_TRY_OUT(crl_settings_load(&settings, cli->registries, cli->model, args->argument[0],
-                                  o->sets.item, o->sets.count));
+    CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
     if (o->profile || settings->train.profile)
         CRL_TRY_OUT(crl_layout_profile(&node_s, settings, cli->registries));
     CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));

@@ -11,8 +11,8 @@ TEST_F(CliData, TokenizesChecksAndCounts) {
     for (int i = 0; i < 640; i++)
         content += i % 2 == 0 ? 'a' : 'b';
     cli::write_file(text, content);
-    auto result = carole({"data", "tokenize", text, "--out", out, "--validation", held,
-                          "--fraction", "0.1"});
+    auto result =
+        carole({"data", "tokenize", text, "--out", out, "--validation", held, "--fraction", "0.1"});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(std::filesystem::file_size(out), 1024u + 2 * 576);
     EXPECT_EQ(std::filesystem::file_size(held), 1024u + 2 * 64);
@@ -53,8 +53,8 @@ TEST_F(CliData, NothingIsWrittenWhenTokenizingFails) {
     expect_failure(carole({"data", "tokenize", text, "--out", out}), 1, "file is empty");
     EXPECT_FALSE(std::filesystem::exists(out));
     cli::write_file(text, "ab");
-    expect_failure(carole({"data", "tokenize", text, "--out", out, "--validation",
-                           folder / "v.bin", "--fraction", "0.1"}),
+    expect_failure(carole({"data", "tokenize", text, "--out", out, "--validation", folder / "v.bin",
+                           "--fraction", "0.1"}),
                    1, "too few");
     EXPECT_FALSE(std::filesystem::exists(out));
     expect_failure(carole({"data", "tokenize", text, "--out", out, "--tokenizer", "gpt3"}), 2,

@@ -52,11 +52,11 @@ TEST_F(CliSchedule, WhatShowWritesCheckAccepts) {
 }
 
 TEST_F(CliSchedule, RejectsWhatCannotBe) {
-    expect_failure(carole({"schedule", "show", "--schedule", "1f1c", "--stages", "4",
-                           "--micro-batches", "8"}),
-                   2, "did you mean '1f1b'?");
-    expect_failure(carole({"schedule", "show", "--stages", "5", "--micro-batches", "8", "--schedule",
-                           "interleaved", "--virtual", "2"}),
+    expect_failure(
+        carole({"schedule", "show", "--schedule", "1f1c", "--stages", "4", "--micro-batches", "8"}),
+        2, "did you mean '1f1b'?");
+    expect_failure(carole({"schedule", "show", "--stages", "5", "--micro-batches", "8",
+                           "--schedule", "interleaved", "--virtual", "2"}),
                    2, "--stages is 5, expected a multiple of --virtual, 2");
     expect_failure(carole({"schedule", "check", (folder / "none.csv").string()}), 1, "none.csv");
     const auto file = folder / "odd.csv";

@@ -187,4 +187,65 @@ inline void WriteImages(const Scratch &scratch, int count) {
     write_text(scratch / "labels", data_files::Idx({uint32_t(count)}, labels));
 }
 
+// A small GPT that has everything: four blocks, dropout, tied head, clipping, AdamW, warm-up and
+// cosine. 71 samples in steps of 16: the fifth step of every epoch has 7, so its fourth micro-batch
+// is half empty and the last four are all padding. Writes tokens.bin.
+inline Sets Gpt(const Scratch &scratch) {
+    write_text(scratch / "tokens.bin", data_files::Llmc(Tokens(71 * 16 + 1, 61)));
+    return {{"model.type", "gpt"},
+            {"model.layers", "4"},
+            {"model.heads", "2"},
+            {"model.channels", "32"},
+            {"model.context", "16"},
+            {"model.vocabulary", "61"},
+            {"model.dropout", "0.1"},
+            {"data.train", "[" + (scratch / "tokens.bin") + "]"},
+            {"numerics.lanes", "4"},
+            {"train.steps", "10"},
+            {"train.global_batch", "16"},
+            {"train.micro_batch", "2"},
+            {"optimizer.type", "adamw"},
+            {"optimizer.learning_rate", "0.01"},
+            {"optimizer.rate_schedule", "cosine"},
+            {"optimizer.warmup_steps", "3"},
+            {"optimizer.weight_decay", "0.1"},
+            {"optimizer.clip", "0.5"},
+            {"comm.deadline", "60"},
+            {"run.threads", "1"},
+            {"run.directory", scratch / "run"}};
+}
+
+// A small MLP on two files of images and labels.
+inline Sets Mlp(const Scratch &scratch, const std::string &images, const std::string &labels) {
+    return {{"model.type", "mlp"},
+            {"model.hidden", "[40, 24]"},
+            {"model.dropout", "0.1"},
+            {"data.train", "[" + images + ", " + labels + "]"},
+            {"data.validation", "[" + images + ", " + labels + "]"},
+            {"numerics.lanes", "4"},
+            {"train.steps", "8"},
+            {"train.global_batch", "48"},
+            {"train.micro_batch", "8"},
+            {"train.evaluate_batch", "16"},
+            {"train.evaluate_steps", "2"},
+            {"optimizer.learning_rate", "0.01"},
+            {"run.threads", "1"},
+            {"comm.deadline", "60"},
+            {"run.directory", scratch / "run"}};
+}
+
+inline Sets Width(int pipeline, int data) {
+    return {{"parallel.pipeline", std::to_string(pipeline)},
+            {"parallel.data", std::to_string(data)}};
+}
+
+inline Sets Schedule(const std::string &name) {
+    return {{"parallel.schedule", name},
+            {"parallel.virtual_stages", name == "interleaved" ? "2" : "1"}};
+}
+
+inline Sets Cuts(const std::string &cuts) {
+    return {{"parallel.partitioner", "manual"}, {"parallel.cuts", cuts}};
+}
+
 } // namespace job

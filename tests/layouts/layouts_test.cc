@@ -7,56 +7,15 @@
 
 namespace {
 
+using job::Cuts;
+using job::Schedule;
 using job::Sets;
 using job::Train;
+using job::Width;
 
-constexpr int kSteps = 10;
-
-// 71 samples in steps of 16: the fifth step of every epoch has 7, so its fourth micro-batch is half
-// empty and the last four are all padding.
 class Layouts : public testing::Test {
   protected:
-    void SetUp() override {
-        write_text(scratch_ / "tokens.bin", data_files::Llmc(job::Tokens(71 * 16 + 1, 61)));
-    }
-
-    Sets Gpt() const {
-        return {{"model.type", "gpt"},
-                {"model.layers", "4"},
-                {"model.heads", "2"},
-                {"model.channels", "32"},
-                {"model.context", "16"},
-                {"model.vocabulary", "61"},
-                {"model.dropout", "0.1"},
-                {"data.train", "[" + (scratch_ / "tokens.bin") + "]"},
-                {"numerics.lanes", "4"},
-                {"train.steps", std::to_string(kSteps)},
-                {"train.global_batch", "16"},
-                {"train.micro_batch", "2"},
-                {"optimizer.type", "adamw"},
-                {"optimizer.learning_rate", "0.01"},
-                {"optimizer.rate_schedule", "cosine"},
-                {"optimizer.warmup_steps", "3"},
-                {"optimizer.weight_decay", "0.1"},
-                {"optimizer.clip", "0.5"},
-                {"comm.deadline", "60"},
-                {"run.threads", "1"},
-                {"run.directory", scratch_ / "run"}};
-    }
-
-    static Sets Width(int pipeline, int data) {
-        return {{"parallel.pipeline", std::to_string(pipeline)},
-                {"parallel.data", std::to_string(data)}};
-    }
-
-    static Sets Schedule(const std::string &name) {
-        return {{"parallel.schedule", name},
-                {"parallel.virtual_stages", name == "interleaved" ? "2" : "1"}};
-    }
-
-    static Sets Cuts(const std::string &cuts) {
-        return {{"parallel.partitioner", "manual"}, {"parallel.cuts", cuts}};
-    }
+    Sets Gpt() const { return job::Gpt(scratch_); }
 
     // The bits of a run; a run that fails is a failure of the test.
     static std::string Bits(const Sets &sets) {
@@ -223,21 +182,7 @@ TEST_F(Resume, AutoContinuesTheNewest) {
 class MlpLayouts : public Layouts {
   protected:
     Sets Mlp(const std::string &images, const std::string &labels) const {
-        return {{"model.type", "mlp"},
-                {"model.hidden", "[40, 24]"},
-                {"model.dropout", "0.1"},
-                {"data.train", "[" + images + ", " + labels + "]"},
-                {"data.validation", "[" + images + ", " + labels + "]"},
-                {"numerics.lanes", "4"},
-                {"train.steps", "8"},
-                {"train.global_batch", "48"},
-                {"train.micro_batch", "8"},
-                {"train.evaluate_batch", "16"},
-                {"train.evaluate_steps", "2"},
-                {"optimizer.learning_rate", "0.01"},
-                {"run.threads", "1"},
-                {"comm.deadline", "60"},
-                {"run.directory", scratch_ / "run"}};
+        return job::Mlp(scratch_, images, labels);
     }
 
     static void SameTraining(const Sets &base) {

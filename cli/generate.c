@@ -32,6 +32,7 @@ static const crl_option options[] = {
     {0}};
 
 typedef struct writer {
+    const char *prompt; /* printed with the first token, when nothing can fail to begin any more */
     const crl_tokenizer_kind *kind;
     const crl_tokenizer *tokenizer;
     bool unknown; /* a token the tokenizer does not have: the model's vocabulary is larger */
@@ -45,6 +46,9 @@ static bool print_token(void *context, int32_t token) {
         w->unknown = true;
         return false;
     }
+    if (w->prompt)
+        fputs(w->prompt, stdout);
+    w->prompt = NULL;
     return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
 }
 
@@ -73,6 +77,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
     CRL_TRY_OUT(open_tokenizer(&w, &tokenizer, settings, cli->registries));
     const char *text = o->prompt[0] ? o->prompt : "\n"; /* a model continues, it cannot begin */
+    w.prompt = text;
     CRL_TRY_OUT(w.kind->encode(tokenizer, text, strlen(text), &prompt, &prompt_count));
     const crl_generate_config config = {.checkpoint = o->checkpoint[0] ? o->checkpoint
                                                                        : settings->run.directory,
@@ -84,7 +89,6 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
                                         .seed = o->seed,
                                         .context = &w,
                                         .token = print_token};
-    fputs(text, stdout);
     CRL_TRY_OUT(crl_generate(settings, cli->registries, &config));
     fputc('\n', stdout);
     if (w.unknown)

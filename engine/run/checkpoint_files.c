@@ -170,14 +170,17 @@ static bool newer_than_latest(const char *path, const char *latest) {
     return mine.tv_sec != last.tv_sec ? mine.tv_sec > last.tv_sec : mine.tv_nsec > last.tv_nsec;
 }
 
-/* The step `latest` names when that one is in the list; -1. */
-static int64_t latest_step(const char *latest, const listing *found) {
+/* The step `latest` names when that one is in the list; -1. Running out of memory must not look
+ * like a missing `latest`: this rank would then resume from another checkpoint than its peers. */
+static crl_status latest_step(int64_t *out, const char *latest, const listing *found) {
     char *text;
     size_t bytes;
     entry named;
     int64_t step = -1;
-    if (crl_file_read(&text, &bytes, latest, 64) != CRL_STATUS_OK) {
-        return -1;
+    const crl_status status = crl_file_read(&text, &bytes, latest, 64);
+    if (status != CRL_STATUS_OK) {
+        *out = -1;
+        return status == CRL_STATUS_NOMEM ? status : CRL_STATUS_OK;
     }
     text[strcspn(text, "\n")] = '\0';
     if (parse_name(&named, text)) {
@@ -186,7 +189,8 @@ static int64_t latest_step(const char *latest, const listing *found) {
         }
     }
     crl_free(text);
-    return step;
+    *out = step;
+    return CRL_STATUS_OK;
 }
 
 /* One pass over the candidates: all, or without those that `latest` shows to be left over. */
@@ -217,10 +221,11 @@ static crl_status find_newest(char *out, const char *run) {
     crl_status status = CRL_STATUS_OK;
     listing found = {0};
     int broken = 0;
+    int64_t last = -1;
     CRL_TRY(crl_checkpoint_join(folder, run, "checkpoints"));
     CRL_TRY(crl_checkpoint_join(latest, folder, "latest"));
     CRL_TRY_OUT(list(&found, folder));
-    const int64_t last = latest_step(latest, &found);
+    CRL_TRY_OUT(latest_step(&last, latest, &found));
     CRL_TRY_OUT(choose(out, folder, &found, last, &broken, reason, sizeof reason));
     if (!out[0] && last >= 0) { /* none up to the last one: any complete one is better than none */
         CRL_TRY_OUT(choose(out, folder, &found, -1, &broken, reason, sizeof reason));

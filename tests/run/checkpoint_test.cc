@@ -32,15 +32,17 @@ struct Model {
 
     explicit Model(float seed, int ranks = 1, int64_t wide = 3) {
         const char *name[] = {"h0.fc.weight", "h0.fc.bias", "wte.weight", "h0.fc.weight.m"};
-        const std::vector<int64_t> shape[] = {{4, wide}, {4}, {7, 2, 1}, {4, wide}};
+        const std::vector<int64_t> shape[] = {{4, wide}, {4}, {7, 2, 1}, {4, 3}};
         for (int i = 0; i < 4; ++i) {
             crl_checkpoint_tensor tensor = {};
             tensor.name = name[i];
             tensor.shape = crl_shape_make((int)shape[i].size(), shape[i].data());
             tensor.owner = (ranks - 1 - i % ranks + ranks) % ranks;
             data.emplace_back(crl_shape_elements(&tensor.shape));
-            for (size_t j = 0; j < data.back().size(); ++j) {
-                data.back()[j] = seed + (float)(100 * i) + (float)j;
+            float *x = data.back().data();
+            const int64_t n = crl_shape_elements(&tensor.shape);
+            for (int64_t j = 0; j < n; ++j) {
+                x[j] = seed + (float)(100 * i) + (float)j;
             }
             (i < 3 ? param : state).push_back(tensor);
         }
@@ -345,7 +347,7 @@ Job run_job(const std::string &run, int ranks, int64_t wide) {
 
 TEST(RunCheckpoint, AnyRanksWriteTheSameFiles) {
     std::string expected[3];
-    for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const int ranks : {1, 2, 4}) {
         Scratch run;
         /* 4 x 270000 floats: two pieces */
         const Job job = run_job(run.path(), ranks, 270000);
@@ -371,7 +373,7 @@ TEST(RunCheckpoint, AnyRanksWriteTheSameFiles) {
 }
 
 TEST(RunCheckpoint, FullDiskIsOneMessageOnAllRanks) {
-    for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const int ranks : {1, 3}) {
         Scratch run;
         ASSERT_EQ(save(run.path(), 1, 0, Model(1)), CRL_STATUS_OK);
         Job job;

@@ -21,8 +21,9 @@ typedef struct crl_field {
 } crl_field;
 
 typedef struct crl_dataset_config {
-    crl_text_list path; /* files; a dataset may need several (images, labels) or take many (shards) */
-    int64_t context;    /* tokens: T of a sample; 0 elsewhere */
+    crl_text_list
+        path;        /* files; a dataset may need several (images, labels) or take many (shards) */
+    int64_t context; /* tokens: T of a sample; 0 elsewhere */
 } crl_dataset_config;
 
 typedef struct crl_dataset crl_dataset; /* an open one, of any format */

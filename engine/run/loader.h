@@ -16,9 +16,9 @@ typedef struct crl_loader crl_loader;
 
 typedef struct crl_loader_config {
     const crl_dataset_format *format;
-    const crl_dataset *dataset;     /* lent */
+    const crl_dataset *dataset; /* lent */
     crl_sampler_config sampler;
-    int64_t micro_batch;            /* samples of a micro-batch */
+    int64_t micro_batch;                     /* samples of a micro-batch */
     int first_micro_batch, last_micro_batch; /* of the step: [first, last) are this rank's */
     int fields;
     int field[CRL_DATASET_MAX_FIELDS]; /* which fields of the dataset to read */

@@ -20,7 +20,7 @@ typedef struct crl_sampler_config {
     int64_t samples;      /* in the dataset, at least 1 */
     int64_t global_batch; /* samples of a step */
     uint64_t seed;
-    bool shuffle;         /* false: in order (validation) */
+    bool shuffle; /* false: in order (validation) */
 } crl_sampler_config;
 
 CRL_NODISCARD crl_status crl_sampler_create(crl_sampler **out, const crl_sampler_config *config);

@@ -15,7 +15,8 @@ typedef struct crl_tokenizer crl_tokenizer; /* an open one, of any kind */
 typedef struct crl_tokenizer_kind {
     const char *name; /* "bytes", "gpt2" */
     const char *help;
-    /* `path`: the rank file (gpt2: tiktoken format, `base64 rank` lines); NULL where none is needed. */
+    /* `path`: the rank file (gpt2: tiktoken format, `base64 rank` lines); NULL where none is
+     * needed. */
     crl_status (*open)(crl_tokenizer **out, const char *path);
     void (*close)(crl_tokenizer *tokenizer);
     int64_t (*vocabulary)(const crl_tokenizer *tokenizer);
@@ -31,8 +32,8 @@ extern const crl_tokenizer_kind crl_tokenizer_bytes;
 extern const crl_tokenizer_kind crl_tokenizer_gpt2;
 extern const void *const crl_tokenizers[]; /* NULL-terminated registry */
 
-/* Writes tokens as an llm.c shard (magic 20240520, version 1, u16), atomically. INVALID when a token
- * is above 65535. */
+/* Writes tokens as an llm.c shard (magic 20240520, version 1, u16), atomically. INVALID when a
+ * token is above 65535. */
 CRL_NODISCARD crl_status crl_tokens_write(const char *path, const int32_t *tokens, size_t count);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@
 #include "engine/base/alloc.h"
 #include "engine/comm/collective_internal.h"
 
-enum { WINDOW = 4, SEGMENT_BYTES = 1 << 18 };
+enum { WINDOW = 4, SEGMENT_BYTES = 1 << 20 };
 
 struct crl_allreduce {
     crl_allreduce_config config;

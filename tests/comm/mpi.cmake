@@ -12,11 +12,17 @@ if(CRL_MPI_TARGET AND CRL_MPIRUN)
                  --mca btl_self_eager_limit 128)
     set(tcp --mca btl self,tcp)
 
-    # crl_mpi_test(name command...): must end with 0
+    # crl_mpi_test(name command...): must end with 0. Each has its own folder for Open MPI's sessions,
+    # since several mpirun that begin and end at once make and remove the common one under each
+    # other; its name is short because sockets are made in it.
     function(crl_mpi_test name)
+        string(MD5 folder ${name})
+        string(SUBSTRING ${folder} 0 6 folder)
+        set(folder ${CMAKE_BINARY_DIR}/mpi/${folder})
+        file(MAKE_DIRECTORY ${folder})
         add_test(NAME CommMpi.${name} COMMAND ${ARGN})
         set_tests_properties(CommMpi.${name} PROPERTIES TIMEOUT 120 ENVIRONMENT
-            "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+            "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_orte_tmpdir_base=${folder}")
     endfunction()
     # crl_mpi_fails(name pattern command...): must end with a failure and say `pattern`
     function(crl_mpi_fails name pattern)

@@ -64,14 +64,24 @@ TEST(RunIdx, ReadsPackedFilesOfSeveralMembers) {
     ExpectValues(dir.Write("images.gz", packed), dir.Write("labels", Labels()));
 }
 
-TEST(RunIdx, UnpacksMoreThanItsFirstGuess) {
-    std::string content = Pixels(100000);
-    const std::string packed = Gzip(content);
+void ExpectUnpacked(const std::string &packed, const std::string &content) {
     unsigned char *out = nullptr;
     size_t bytes = 0;
     ASSERT_EQ(crl_gzip_expand(&out, &bytes, "x", packed.data(), packed.size()), CRL_STATUS_OK);
     EXPECT_EQ(std::string(reinterpret_cast<char *>(out), bytes), content);
     crl_free(out);
+}
+
+TEST(RunIdx, UnpacksWhateverTheSizeHint) {
+    const std::string large = Pixels(100000);
+    ExpectUnpacked(Gzip(large), large); // packs so well that the hint is not believed
+    std::string noise;
+    for (uint32_t i = 0; i < 20000; ++i) {
+        noise += static_cast<char>(i * i * 2654435761u >> 24);
+    }
+    ExpectUnpacked(Gzip(noise), noise);
+    ExpectUnpacked(Gzip(noise) + Gzip("x"), noise + "x"); // the last member's hint is too small
+    ExpectUnpacked(Gzip(""), "");
 }
 
 TEST(RunIdx, CheckReportsAndFindsLabelsOutside) {

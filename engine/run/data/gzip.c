@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Unpacking gzip [rfc1952] through zlib, checksums and lengths included. Refuses bytes after the
- * stream, and never believes a size it has not unpacked: the output grows as it comes.
+ * stream. The size written at its end is a hint for the first allocation, believed up to 8 times
+ * the packed size; beyond that the output grows as it comes.
  */
 #define ZLIB_CONST /* inflate only reads its input */
 #include "engine/run/data/gzip.h"
 
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
 #include <zlib.h>
 
 #include "engine/base/alloc.h"
 
 enum {
     GZIP_WINDOW_BITS = 15 + 16, /* zlib: largest window, gzip wrapper only */
-    FIRST_BYTES = 1 << 12,
+    LEAST_BYTES = 1 << 12,
+    BELIEVED_RATIO = 8,
     PIECE_BYTES = 1 << 30 /* zlib counts in unsigned int */
 };
 
@@ -35,6 +40,17 @@ static voidpf zlib_alloc(voidpf opaque, uInt count, uInt size_bytes) {
 static void zlib_free(voidpf opaque, voidpf block) {
     (void)opaque;
     crl_free(block);
+}
+
+/* One byte more than the hint, so that the end is found without growing once more. */
+static size_t first_capacity(const unsigned char *content, size_t bytes) {
+    uint32_t hint = 0;
+    if (bytes >= sizeof hint) {
+        memcpy(&hint, content + bytes - sizeof hint, sizeof hint);
+    }
+    const size_t claimed = (size_t)le32toh(hint) + 1, believed = bytes * BELIEVED_RATIO;
+    const size_t capacity = claimed < believed ? claimed : believed;
+    return capacity > LEAST_BYTES ? capacity : LEAST_BYTES;
 }
 
 static uInt piece(size_t bytes) {
@@ -94,7 +110,7 @@ crl_status crl_gzip_expand(unsigned char **out, size_t *out_bytes, const char *n
                            const void *content, size_t bytes) {
     crl_status status;
     bool done = false;
-    output unpacked = {.capacity = FIRST_BYTES};
+    output unpacked = {.capacity = first_capacity(content, bytes)};
     z_stream stream = {.zalloc = zlib_alloc, .zfree = zlib_free, .next_in = content};
     CRL_TRY(crl_alloc(&unpacked.data, unpacked.capacity, 1));
     CRL_TRY_OUT(check_code(inflateInit2(&stream, GZIP_WINDOW_BITS), &stream, name, 0));

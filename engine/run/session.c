@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/json.h"
 #include "engine/base/registry.h"
 #include "engine/base/thread.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_internal.h"
 
-enum { SESSION_CHANNEL = 2, HOST_BYTES = 64 };
+enum { SESSION_CHANNEL = 2, HOST_BYTES = 64, CHECKPOINT_FORMAT = 1 };
 
 /* Ranks that share this rank's machine, by host name. */
 static crl_status count_neighbours(crl_comm *comm, int *out) {
@@ -133,9 +134,24 @@ static crl_status content_init(content *c, const crl_session *s) {
     return CRL_STATUS_OK;
 }
 
+static crl_status check_format(const char *checkpoint) {
+    json_t *facts = NULL;
+    int64_t format = 0;
+    CRL_TRY(crl_checkpoint_facts(&facts, checkpoint));
+    const crl_status status = crl_json_get_int(&format, facts, "format", checkpoint);
+    json_decref(facts);
+    CRL_TRY(status);
+    if (format != CHECKPOINT_FORMAT) {
+        return CRL_FAIL(UNSUPPORTED, "%s: checkpoint has format %lld, expected %d", checkpoint,
+                        (long long)format, (int)CHECKPOINT_FORMAT);
+    }
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_session_load(crl_session *s, const char *checkpoint, bool with_state) {
     crl_status status = CRL_STATUS_OK;
     content c;
+    CRL_TRY(check_format(checkpoint));
     CRL_TRY_OUT(content_init(&c, s));
     CRL_TRY_OUT(crl_checkpoint_load(checkpoint, &c.list, with_state));
 out:
@@ -149,8 +165,8 @@ crl_status crl_session_save(crl_session *s, int64_t step, char *path, size_t pat
     content c;
     CRL_TRY_OUT(content_init(&c, s));
     c.list.facts =
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "format", 1, "step", (json_int_t)step,
-                  "seed", (json_int_t)settings->train.seed, "global_batch",
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "format", CHECKPOINT_FORMAT, "step",
+                  (json_int_t)step, "seed", (json_int_t)settings->train.seed, "global_batch",
                   (json_int_t)settings->train.global_batch, "micro_batch",
                   (json_int_t)settings->train.micro_batch, "lanes", (json_int_t)s->layout->lanes,
                   "model", settings->model->name, "optimizer", settings->optimizer_kind->name);

@@ -104,7 +104,7 @@ class LayersConformance : public testing::TestWithParam<Example> {
     /* Compares `gradient` of *variable (one of n's vectors) with central differences. */
     void CheckGradient(const char *what, Numbers *n, std::vector<double> *variable,
                        const std::vector<float> &gradient) const {
-        const size_t most_samples = GetParam().large ? 8 : 150;
+        const size_t most_samples = GetParam().large ? 4 : 100;
         constexpr double kTolerance = 1e-4;
         const size_t stride = 1 + variable->size() / most_samples;
         std::vector<double> expected;
@@ -138,7 +138,8 @@ void ExpectSame(const std::vector<std::vector<float>> &a, const std::vector<std:
     ASSERT_EQ(a.size(), b.size()) << what;
     for (size_t i = 0; i < a.size(); ++i) {
         ASSERT_EQ(a[i].size(), b[i].size()) << what << " " << i;
-        EXPECT_EQ(std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)), 0)
+        EXPECT_TRUE(a[i].empty() ||
+                    std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) == 0)
             << what << " " << i << " has other bits";
     }
 }

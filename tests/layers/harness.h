@@ -381,7 +381,8 @@ class Runner {
     }
 
     static bool Same(const std::vector<float> &a, const std::vector<float> &b) {
-        return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+        return a.size() == b.size() &&
+               (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 4) == 0);
     }
 
     void CheckMemory() {

@@ -55,9 +55,9 @@ TEST(KernelsMatmul, MatchesDouble) {
     const unsigned seed = 1;
     SCOPED_TRACE(seed);
     Random random(seed);
-    const int64_t sizes[][3] = {{1, 1, 1},      {7, 33, 5},     {24, 64, 96},
-                                {65, 130, 7},   {1, 200, 70},   {130, 17, 300},
-                                {400, 40, 100}, {40, 500, 100}, {10, 400, 4500}};
+    const int64_t sizes[][3] = {{1, 1, 1},       {7, 33, 5},     {24, 64, 96},   {65, 130, 7},
+                                {1, 200, 70},    {130, 17, 300}, {400, 40, 100}, {40, 500, 100},
+                                {10, 400, 4500}, {1000, 30, 80}, {1100, 24, 600}};
     for (const auto &size : sizes) {
         for (int bits = 0; bits < 8; bits++) {
             const crl_matmul_config config = {
@@ -76,7 +76,8 @@ TEST(KernelsMatmul, MatchesDouble) {
 // y = x Wᵀ, dx = dy W, dw = dyᵀ x at the shapes of transformers.
 TEST(KernelsMatmul, SameBitsForAllThreads) {
     Random random(2);
-    const int64_t layers[][2] = {{64, 64}, {256, 96}, {96, 256}, {2304, 768}, {768, 3072}};
+    const int64_t layers[][2] = {{64, 64},    {256, 96},   {96, 256},
+                                 {2304, 768}, {768, 3072}, {768, 768}};
     for (int64_t rows : {24, 64, 256, 1024}) {
         for (const auto &layer : layers) {
             const int64_t n = layer[0], k = layer[1];

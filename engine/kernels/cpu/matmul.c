@@ -43,28 +43,39 @@ static cut cut_dimension(int64_t size, int64_t target) {
     return (cut){.count = blocks, .block = block, .last = size - (blocks - 1) * block};
 }
 
-/* Block sizes by measurement: large enough for oneDNN's full speed, small enough for 4 tasks or
- * more in every product of a small transformer. A block of rows that holds all of N keeps oneDNN's
- * fast path for dense matrices; long sums are cut so that the block of B stays in the cache. */
+/*
+ * Block sizes by measurement: near oneDNN's full speed, and 4 tasks or more in every product of a
+ * small transformer. Rows that hold all of N keep oneDNN's fast path for dense matrices, which pays
+ * where it would else pack a transposed B again for every block of rows. Columns of wide matrices
+ * lie a multiple of the page size apart, so their blocks are kept narrow. Long sums are cut so that
+ * the block of B stays in the cache.
+ */
+static void choose_targets(const crl_matmul_config *config, int64_t *m, int64_t *n, int64_t *k) {
+    const int64_t rows = config->m, columns = config->n;
+    if (config->a_transposed) {
+        *m = rows > 1024 ? 512 : columns > 1024 ? 384 : 192;
+        *n = 768;
+        *k = rows > 1024 ? 512 : 2048;
+    } else if (config->b_transposed && rows >= 768 && columns <= 1024) {
+        *m = 256;
+        *n = columns;
+        *k = 4096;
+    } else {
+        *m = columns > 768 || config->b_transposed ? 1024 : rows >= 512 ? 256 : 384;
+        *n = columns > 768 ? 384 : 192;
+        *k = config->k > 4096 ? 2048 : 4096;
+    }
+}
+
 static void cut_work(crl_matmul *matmul) {
     const crl_matmul_config *config = &matmul->config;
-    const int64_t m = config->m, n = config->n, k = config->k;
-    const double small_work = 1 << 20;
-    int64_t m_target = m, n_target = n, k_target = k;
-    if ((double)m * (double)n * (double)k > small_work) {
-        if (config->a_transposed) {
-            m_target = m > 768 ? 512 : 192;
-            n_target = n > 1024 ? 384 : 768;
-        } else {
-            m_target = m >= 512 ? 256 : 384;
-            n_target = n > 768 ? 384 : 192;
-        }
-    }
-    if (k > 4096)
-        k_target = 2048;
-    matmul->m = cut_dimension(m, m_target);
-    matmul->n = cut_dimension(n, n_target);
-    matmul->k = cut_dimension(k, k_target);
+    const double small_work = 1 << 20; /* multiplications that are not worth a thread */
+    int64_t m = config->m, n = config->n, k = config->k;
+    if ((double)m * (double)n * (double)k > small_work)
+        choose_targets(config, &m, &n, &k);
+    matmul->m = cut_dimension(config->m, m);
+    matmul->n = cut_dimension(config->n, n);
+    matmul->k = cut_dimension(config->k, k);
 }
 
 static crl_status create_gemm(crl_matmul *matmul, variant kind, const bool last[3]) {

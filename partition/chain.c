@@ -3,14 +3,13 @@
  * Cuts of a chain. Works from the end, because the memory of a stage depends on how many stages
  * follow it: with k stages for the units from i on,
  *
- *     best[k][i] = min over j of max(time(i..j-1), boundary(j-1), best[k-1][j]),  memory(i..j-1)
- * fits
+ *     best[k][i] = min over j of max(time(i..j-1), boundary(j-1), best[k-1][j])
  *
- * one table answers for every number of stages. Stage sums grow with j, so the search over j ends
- * at the first that cannot be better. A second pass chooses, among all cuts with that optimum,
- * those of least sum of squared stage times, and of equal ones the leftmost; with a free number of
- * stages the smallest that reaches the optimum. Costs are summed from left to right, as a caller
- * would.
+ * among the j whose stage fits: one table answers for every number of stages. Stage sums grow with
+ * j, so the search over j ends at the first that cannot be better. A second pass chooses, among all
+ * cuts with that optimum, those of least sum of squared stage times, and of equal ones the
+ * leftmost; with a free number of stages the smallest that reaches the optimum. Costs are summed
+ * from left to right, as a caller would.
  *
  * cost card: time O(units² · stages) at worst · memory 12 · units · stages bytes
  */

@@ -9,8 +9,8 @@
  *
  * As fast as gpipe, but what a stage holds does not grow with M.
  *
- * cost card: bubble (S-1)/(M+S-1) exact · peak activations on stage s min(S-s, M) · messages
- * 2(S-1)M
+ * cost card: bubble (S-1)/(M+S-1) exact · peak activations on stage s min(S-s, M) ·
+ * messages 2(S-1)M
  */
 #include "engine/ir/schedule.h"
 

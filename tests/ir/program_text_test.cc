@@ -43,8 +43,8 @@ TEST(IrProgramText, NamesTheOffendingCell) {
     EXPECT_EQ(failure("0F"), "file.csv:1:1: '0F' does not end in a micro-batch number");
     EXPECT_EQ(failure("0F1x"), "file.csv:1:1: '0F1x' does not end in a micro-batch number");
     EXPECT_EQ(failure("7"), "file.csv:1:1: '7' is no action, expected e.g. 0F3");
-    EXPECT_EQ(failure("0F99999999999"),
-              "file.csv:1:1: '0F99999999999' is out of range, expected numbers below 65535");
+    EXPECT_EQ(failure("0F4294967297"),
+              "file.csv:1:1: '0F4294967297' is out of range, expected numbers below 65535");
     EXPECT_EQ(failure(std::string("0F\0000", 4)),
               "file.csv:1:1: '0F?0' does not end in a micro-batch number");
     EXPECT_EQ(failure("0123456789012345678901234567890123456789"),

@@ -104,7 +104,7 @@ TEST_P(SchedulesConformance, HoldsExactlyItsDeclaredPeak) {
 
 TEST_P(SchedulesConformance, MessagesCannotDeadlock) {
     for (int v : virtual_widths()) {
-        for (int p = 1; p <= 16; p++) {
+        for (int p = 1; p * v <= 16; p++) {
             toy::graph_ptr graph = toy::chain(p * v);
             toy::plan_ptr plan = toy::even_plan(graph, p, p * v);
             for (int m = 1; m <= 64; m++) {

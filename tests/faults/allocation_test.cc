@@ -41,7 +41,7 @@ Watched Train(const crl_settings *settings, int64_t fail_at) {
             watch.live_bytes};
 }
 
-class Allocation : public testing::Test {
+class FaultsAllocation : public testing::Test {
   protected:
     Sets Small() const {
         job::WriteImages(scratch_, 13);
@@ -107,24 +107,24 @@ class Allocation : public testing::Test {
     Scratch scratch_;
 };
 
-TEST_F(Allocation, EveryOneFailsOnOneRank) {
+TEST_F(FaultsAllocation, EveryOneFailsOnOneRank) {
     FailEach(Small(), 1);
 }
 
-TEST_F(Allocation, EveryOneFailsOnOneRankWithAttention) {
+TEST_F(FaultsAllocation, EveryOneFailsOnOneRankWithAttention) {
     FailEach(SmallGpt(), 1);
 }
 
-TEST_F(Allocation, FailsOnTwoStagesTimesTwoReplicas) {
+TEST_F(FaultsAllocation, FailsOnTwoStagesTimesTwoReplicas) {
     FailEach(Small() + Width(2, 2), 1);
 }
 
-TEST_F(Allocation, FailsOnInterleavedStages) {
+TEST_F(FaultsAllocation, FailsOnInterleavedStages) {
     FailEach(SmallGpt() + Width(2, 1) + Schedule("interleaved"), 7);
 }
 
 // Of a resumed run: what loading a checkpoint allocates.
-TEST_F(Allocation, EveryOneFailsWhileResuming) {
+TEST_F(FaultsAllocation, EveryOneFailsWhileResuming) {
     const Sets sets = Small();
     ASSERT_EQ(job::Train(sets).status, CRL_STATUS_OK) << crl_error_message();
     std::filesystem::rename(scratch_ / "run", scratch_ / "before");

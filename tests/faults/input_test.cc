@@ -30,7 +30,7 @@ std::string Replace(std::string text, const std::string &from, const std::string
     return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-class BrokenInput : public testing::Test {
+class FaultsData : public testing::Test {
   protected:
     // Names and contents of everything below `folder`.
     static std::map<std::string, std::string> Contents(const std::string &folder) {
@@ -66,7 +66,7 @@ std::function<void(const std::string &)> Content(const std::string &text) {
     return [text](const std::string &path) { write_text(path, text); };
 }
 
-TEST_F(BrokenInput, TokenFiles) {
+TEST_F(FaultsData, TokenFiles) {
     const std::string good = Llmc(job::Tokens(71 * 16 + 1, 61));
     const auto header = [&good](int word, uint32_t value) {
         return Content(std::string(good).replace(size_t(word) * 4, 4, Little32(value)));
@@ -105,7 +105,7 @@ TEST_F(BrokenInput, TokenFiles) {
     }
 }
 
-TEST_F(BrokenInput, ImageFiles) {
+TEST_F(FaultsData, ImageFiles) {
     job::WriteImages(scratch_, 20);
     const std::string images = read_text(scratch_ / "images"),
                       labels = read_text(scratch_ / "labels");
@@ -146,7 +146,7 @@ TEST_F(BrokenInput, ImageFiles) {
 
 // -- checkpoints ----------------------------------------------------------------------------------
 
-class BrokenCheckpoint : public BrokenInput {
+class FaultsCheckpoint : public FaultsData {
   protected:
     void SetUp() override {
         sets_ = job::Gpt(scratch_) + Sets{{"train.steps", "2"}, {"train.checkpoint_every", "1"}};
@@ -192,7 +192,7 @@ std::function<void(const std::string &)> Without(const char *name) {
     return [=](const std::string &path) { std::filesystem::remove(path + "/" + name); };
 }
 
-TEST_F(BrokenCheckpoint, IsRefusedAndNothingElseChanges) {
+TEST_F(FaultsCheckpoint, IsRefusedAndNothingElseChanges) {
     const char *const model = "model.safetensors", *const state = "optimizer.safetensors";
     const auto facts = [this](const std::string &from, const std::string &to) {
         return File("state.json", Replace(facts_, from, to));
@@ -250,7 +250,7 @@ TEST_F(BrokenCheckpoint, IsRefusedAndNothingElseChanges) {
     }
 }
 
-TEST_F(BrokenCheckpoint, OfAnotherModelOrOptimizer) {
+TEST_F(FaultsCheckpoint, OfAnotherModelOrOptimizer) {
     const auto before = Contents(scratch_ / "run");
     const Sets resume = {{"run.resume", good_}};
     Refused(sets_ + resume + Sets{{"model.channels", "64"}}, "expected (61,64)");
@@ -265,7 +265,7 @@ TEST_F(BrokenCheckpoint, OfAnotherModelOrOptimizer) {
 }
 
 // The newest one is broken: auto goes back to the one before, which is complete.
-TEST_F(BrokenCheckpoint, AutoPassesOverABrokenOne) {
+TEST_F(FaultsCheckpoint, AutoPassesOverABrokenOne) {
     write_text(good_ + "/model.safetensors", model_.substr(0, model_.size() / 2));
     const job::Outcome outcome = job::Train(sets_ + Width(2, 1) + Sets{{"run.resume", "auto"}});
     ASSERT_EQ(outcome.status, CRL_STATUS_OK) << outcome.message;
@@ -273,7 +273,7 @@ TEST_F(BrokenCheckpoint, AutoPassesOverABrokenOne) {
 }
 
 // A value that is finite but makes the loss infinite is not trained on, nor saved.
-TEST_F(BrokenCheckpoint, LossThatIsNotFinite) {
+TEST_F(FaultsCheckpoint, LossThatIsNotFinite) {
     const auto before = Contents(scratch_ / "run");
     RemoveAll(scratch_ / "broken");
     std::filesystem::copy(good_, scratch_ / "broken");
@@ -286,7 +286,7 @@ TEST_F(BrokenCheckpoint, LossThatIsNotFinite) {
     EXPECT_EQ(Contents(scratch_ / "run") == before, true) << "the run's files changed";
 }
 
-TEST_F(BrokenCheckpoint, CommandEndsWithAnErrorLine) {
+TEST_F(FaultsCheckpoint, CommandEndsWithAnErrorLine) {
     write_text(good_ + "/model.safetensors", "short");
     const job::Printed printed =
         job::Shell(job::Command(sets_ + Sets{{"run.resume", good_}}, scratch_ / "config.yaml"));

@@ -87,7 +87,7 @@ class Running {
     std::string printed_;
 };
 
-class MpiFaults : public testing::Test {
+class FaultsMpi : public testing::Test {
   protected:
     void SetUp() override {
 #ifndef CRL_WITH_MPI
@@ -125,7 +125,7 @@ class MpiFaults : public testing::Test {
     Scratch scratch_;
 };
 
-TEST_F(MpiFaults, KilledProcessEndsTheJob) {
+TEST_F(FaultsMpi, KilledProcessEndsTheJob) {
     for (int rank : {0, 3}) {
         int code = 0;
         const std::string printed = Hit(rank, SIGKILL, &code);
@@ -134,7 +134,7 @@ TEST_F(MpiFaults, KilledProcessEndsTheJob) {
     }
 }
 
-TEST_F(MpiFaults, StoppedProcessEndsTheJob) {
+TEST_F(FaultsMpi, StoppedProcessEndsTheJob) {
     for (int rank : {0, 2}) {
         int code = 0;
         const std::string printed = Hit(rank, SIGSTOP, &code);

@@ -132,7 +132,7 @@ class Registries {
     crl_registries registries_;
 };
 
-class FaultyRank : public testing::Test {
+class FaultsRanks : public testing::Test {
   protected:
     Sets Gpt() const {
         return job::Gpt(scratch_) + Sets{{"model.layers", "2"},
@@ -153,13 +153,13 @@ class FaultyRank : public testing::Test {
     Scratch scratch_;
 };
 
-TEST_F(FaultyRank, NothingHappensWithoutAFault) {
-    const job::Outcome outcome = Train(Gpt() + Width(2, 2), {});
+TEST_F(FaultsRanks, NothingHappensWithoutAFault) {
+    const job::Outcome outcome = Train(Gpt() + Width(2, 2) + Sets{{"comm.deadline", "30"}}, {});
     EXPECT_EQ(outcome.status, CRL_STATUS_OK) << outcome.message;
 }
 
 // At every message of a whole run, on every rank: none is left to wait for the deadline.
-TEST_F(FaultyRank, FailureIsReportedWithItsRank) {
+TEST_F(FaultsRanks, FailureIsReportedWithItsRank) {
     const Sets sets = Gpt() + Width(2, 2) + Sets{{"comm.deadline", "30"}, {"train.steps", "2"}};
     for (int rank = 0; rank < 4; rank++) {
         bool happened = true;
@@ -180,7 +180,7 @@ TEST_F(FaultyRank, FailureIsReportedWithItsRank) {
 
 // The first to lose patience need not be the one that waits for the rank itself, but it says who
 // does.
-TEST_F(FaultyRank, LostMessagesEndAtTheDeadline) {
+TEST_F(FaultsRanks, LostMessagesEndAtTheDeadline) {
     for (const Plan &plan :
          {Plan{Fault::kLose, 0, 0}, Plan{Fault::kLose, 1, 20}, Plan{Fault::kLose, 3, 7}}) {
         const int64_t begin_ns = crl_clock_ns();
@@ -195,7 +195,7 @@ TEST_F(FaultyRank, LostMessagesEndAtTheDeadline) {
     }
 }
 
-TEST_F(FaultyRank, StalledRankIsNamed) {
+TEST_F(FaultsRanks, StalledRankIsNamed) {
     for (const Plan &plan :
          {Plan{Fault::kStall, 0, 0}, Plan{Fault::kStall, 1, 20}, Plan{Fault::kStall, 3, 7}}) {
         const job::Outcome outcome = Train(Gpt() + Width(2, 2), plan);
@@ -207,7 +207,7 @@ TEST_F(FaultyRank, StalledRankIsNamed) {
     }
 }
 
-TEST_F(FaultyRank, StallsInOtherLayouts) {
+TEST_F(FaultsRanks, StallsInOtherLayouts) {
     for (const Sets &layout : {Width(1, 3), Width(2, 1) + Schedule("interleaved")}) {
         const job::Outcome outcome = Train(Gpt() + layout, {Fault::kStall, 1, 9});
         EXPECT_TRUE(stage.happened);
@@ -218,7 +218,7 @@ TEST_F(FaultyRank, StallsInOtherLayouts) {
 }
 
 // Every read of a run fails once: whichever rank had asked for it says so.
-TEST_F(FaultyRank, UnreadableDataEndsTheRun) {
+TEST_F(FaultsRanks, UnreadableDataEndsTheRun) {
     const Sets sets =
         Gpt() + Width(2, 2) +
         Sets{{"comm.deadline", "30"}, {"data.validation", "[" + (scratch_ / "tokens.bin") + "]"}};

@@ -134,7 +134,7 @@ TEST_F(Layouts, LanesAreWhatDecidesTheBits) {
 
 // -- stop and resume ------------------------------------------------------------------------------
 
-class Resume : public Layouts {
+class LayoutsResume : public Layouts {
   protected:
     // Ten steps in `first`, leaving a checkpoint of step 5; then steps 6 to 10 in `second`.
     void StopAndGoOn(const Sets &first, const Sets &second) {
@@ -156,14 +156,14 @@ class Resume : public Layouts {
     }
 };
 
-TEST_F(Resume, InAnotherLayout) {
+TEST_F(LayoutsResume, InAnotherLayout) {
     StopAndGoOn(Width(2, 2), Width(1, 1));
     StopAndGoOn(Width(1, 1), Width(4, 2) + Schedule("gpipe"));
     StopAndGoOn(Width(1, 4), Width(2, 3) + Schedule("interleaved"));
     StopAndGoOn(Width(4, 1), Width(2, 1) + Cuts("[h0.ln1]"));
 }
 
-TEST_F(Resume, AutoContinuesTheNewest) {
+TEST_F(LayoutsResume, AutoContinuesTheNewest) {
     const Sets constant = {{"optimizer.rate_schedule", "constant"}};
     const job::Outcome whole = Train(Gpt() + constant);
     const Sets there = {{"run.directory", scratch_ / "auto"}, {"run.resume", "auto"}};
@@ -179,7 +179,7 @@ TEST_F(Resume, AutoContinuesTheNewest) {
 
 // -- the MLP --------------------------------------------------------------------------------------
 
-class MlpLayouts : public Layouts {
+class LayoutsMlp : public Layouts {
   protected:
     Sets Mlp(const std::string &images, const std::string &labels) const {
         return job::Mlp(scratch_, images, labels);
@@ -192,12 +192,12 @@ class MlpLayouts : public Layouts {
     }
 };
 
-TEST_F(MlpLayouts, Images) {
+TEST_F(LayoutsMlp, Images) {
     job::WriteImages(scratch_, 203);
     SameTraining(Mlp(scratch_ / "images", scratch_ / "labels"));
 }
 
-TEST_F(MlpLayouts, ValidationIsTheSameEverywhere) {
+TEST_F(LayoutsMlp, ValidationIsTheSameEverywhere) {
     job::WriteImages(scratch_, 203);
     Sets sets = Mlp(scratch_ / "images", scratch_ / "labels");
     sets += {{"train.evaluate_steps", "0"}};
@@ -213,7 +213,7 @@ TEST_F(MlpLayouts, ValidationIsTheSameEverywhere) {
     }
 }
 
-TEST_F(MlpLayouts, FashionMnist) {
+TEST_F(LayoutsMlp, FashionMnist) {
     const std::string folder = CRL_SOURCE_DIR "/build/data/fashion-mnist/train-";
     if (access((folder + "images-idx3-ubyte.gz").c_str(), R_OK) != 0) {
         GTEST_SKIP() << folder << "*: not there (scripts/prepare-data fashion-mnist build)";

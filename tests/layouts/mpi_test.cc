@@ -23,7 +23,7 @@ constexpr char kSharedNoEager[] =
 constexpr char kTcpNoEager[] =
     "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_eager_limit 128 --mca btl_self_eager_limit 128";
 
-class MpiLayouts : public testing::Test {
+class LayoutsMpi : public testing::Test {
   protected:
     void SetUp() override {
 #ifndef CRL_WITH_MPI
@@ -81,7 +81,7 @@ class MpiLayouts : public testing::Test {
 };
 
 // A square in which every pipeline width meets every schedule and every number of replicas.
-TEST_F(MpiLayouts, PipelineTimesScheduleTimesReplicas) {
+TEST_F(LayoutsMpi, PipelineTimesScheduleTimesReplicas) {
     const char *const schedule[] = {"gpipe", "1f1b", "interleaved"};
     const int width[] = {1, 2, 4};
     const job::Outcome one = One(job::Gpt(scratch_));
@@ -94,14 +94,14 @@ TEST_F(MpiLayouts, PipelineTimesScheduleTimesReplicas) {
     }
 }
 
-TEST_F(MpiLayouts, UnevenCutsAndOddWidths) {
+TEST_F(LayoutsMpi, UnevenCutsAndOddWidths) {
     const job::Outcome one = One(job::Gpt(scratch_));
     Same(one, job::Gpt(scratch_) + Width(2, 2) + Cuts("[h0.ln1]"), 4, kShared);
     Same(one, job::Gpt(scratch_) + Width(3, 1) + Cuts("[h0.attn.proj, head]"), 3, kShared);
     Same(one, job::Gpt(scratch_) + Width(1, 3), 3, kShared);
 }
 
-TEST_F(MpiLayouts, WithoutEagerMessages) {
+TEST_F(LayoutsMpi, WithoutEagerMessages) {
     const job::Outcome one = One(job::Gpt(scratch_));
     Same(one, job::Gpt(scratch_) + Width(2, 2), 4, kSharedNoEager);
     Same(one, job::Gpt(scratch_) + Width(2, 1) + Schedule("interleaved"), 2, kSharedNoEager);
@@ -109,7 +109,7 @@ TEST_F(MpiLayouts, WithoutEagerMessages) {
     Same(one, job::Gpt(scratch_) + Width(1, 4) + Sets{{"comm.bucket", "4KiB"}}, 4, kTcpNoEager);
 }
 
-TEST_F(MpiLayouts, ResumesWhatTheOtherTransportBegan) {
+TEST_F(LayoutsMpi, ResumesWhatTheOtherTransportBegan) {
     const Sets stops = {{"train.checkpoint_every", "5"}, {"train.keep", "0"}};
     const Sets goes_on = {{"run.resume", scratch_ / "run/checkpoints/step-00000005"}};
     Sets rest = job::Gpt(scratch_);
@@ -127,14 +127,14 @@ TEST_F(MpiLayouts, ResumesWhatTheOtherTransportBegan) {
               one.result.parameter_hash);
 }
 
-TEST_F(MpiLayouts, ImagesToo) {
+TEST_F(LayoutsMpi, ImagesToo) {
     job::WriteImages(scratch_, 203);
     const Sets mlp = job::Mlp(scratch_, scratch_ / "images", scratch_ / "labels");
     Same(One(mlp), mlp + Width(2, 2), 4, kShared);
 }
 
 // The command starts mpirun itself.
-TEST_F(MpiLayouts, CommandStartsMpirun) {
+TEST_F(LayoutsMpi, CommandStartsMpirun) {
     const Sets sets = job::Gpt(scratch_) + Width(2, 2);
     const job::Outcome one = One(job::Gpt(scratch_));
     const job::Printed printed = job::Shell(

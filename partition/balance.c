@@ -19,25 +19,25 @@ static crl_status report_infeasible(const crl_partition_request *request,
                                     const chain_problem *problem) {
     char limit[BYTES_TEXT_BYTES], least[BYTES_TEXT_BYTES];
     double bytes;
-    CRL_TRY(chain_least_bytes(&bytes, problem));
+    CRL_TRY(crl_chain_least_bytes(&bytes, problem));
     return CRL_FAIL(UNSUPPORTED,
                     "balance: no cut into %s%d stages fits in %s per device, the least that would "
                     "do is %s",
                     request->fewer_stages ? "at most " : "", problem->stages,
-                    partition_bytes_text(request->memory_limit_bytes, limit),
-                    partition_bytes_text(bytes, least));
+                    crl_partition_bytes_text(request->memory_limit_bytes, limit),
+                    crl_partition_bytes_text(bytes, least));
 }
 
 static crl_status cut(crl_partition *out, const crl_partition_request *request) {
     crl_partition result;
     bool feasible;
-    CRL_TRY(partition_check_request("balance", request));
+    CRL_TRY(crl_partition_check_request("balance", request));
     if (!request->compute_s) {
         return CRL_FAIL(INVALID, "balance: has no times of the units");
     }
     const double limit = request->memory_limit_bytes;
     const chain_problem problem = {.units = request->units,
-                                   .stages = partition_stages(request),
+                                   .stages = crl_partition_stages(request),
                                    .fewer_stages = request->fewer_stages,
                                    .time = request->compute_s,
                                    .state_bytes = request->state_bytes,
@@ -45,11 +45,11 @@ static crl_status cut(crl_partition *out, const crl_partition_request *request) 
                                    .boundary = request->boundary_s,
                                    .may_cut_before = request->may_cut_before,
                                    .limit_bytes = limit > 0 ? limit : INFINITY};
-    CRL_TRY(chain_solve(&result, &feasible, &problem));
+    CRL_TRY(crl_chain_solve(&result, &feasible, &problem));
     if (!feasible) {
         return report_infeasible(request, &problem);
     }
-    partition_measure(&result, request);
+    crl_partition_measure(&result, request);
     *out = result;
     return CRL_STATUS_OK;
 }

@@ -179,7 +179,7 @@ static void trace(crl_partition *out, const table *self, int stages) {
     }
 }
 
-crl_status chain_solve(crl_partition *out, bool *feasible, const chain_problem *problem) {
+crl_status crl_chain_solve(crl_partition *out, bool *feasible, const chain_problem *problem) {
     crl_status status = CRL_STATUS_OK;
     table self = {0};
     const measure least_time = {join_time, hopeless_time, 0};
@@ -198,7 +198,7 @@ out:
     return status;
 }
 
-crl_status chain_least_bytes(double *out, const chain_problem *problem) {
+crl_status crl_chain_least_bytes(double *out, const chain_problem *problem) {
     crl_status status = CRL_STATUS_OK;
     table self = {0};
     CRL_TRY_OUT(table_create(&self, problem));

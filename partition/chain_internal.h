@@ -17,6 +17,6 @@ typedef struct chain_problem {
 } chain_problem;
 
 /* Sets out->stages and out->first; *feasible is false when no cut keeps the limit. NOMEM. */
-crl_status chain_solve(crl_partition *out, bool *feasible, const chain_problem *problem);
+crl_status crl_chain_solve(crl_partition *out, bool *feasible, const chain_problem *problem);
 /* The least, over all cuts, of the largest stage memory. NOMEM. */
-crl_status chain_least_bytes(double *out, const chain_problem *problem);
+crl_status crl_chain_least_bytes(double *out, const chain_problem *problem);

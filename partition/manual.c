@@ -82,15 +82,15 @@ static crl_status cut(crl_partition *out, const crl_partition_request *request) 
     if (own.stages == 0) {
         own.stages = result.stages;
     }
-    CRL_TRY(partition_check_request("manual", &own));
+    CRL_TRY(crl_partition_check_request("manual", &own));
     CRL_TRY(check_count(&own));
     for (int s = 1; s < result.stages; s++) {
         const char *text = own.cuts.item[s - 1];
         CRL_TRY(find_unit(&result.first[s], &own, text));
         CRL_TRY(check_cut(&own, text, result.first[s], result.first[s - 1]));
     }
-    partition_measure(&result, &own);
-    CRL_TRY(partition_require_fit("manual", &result, &own));
+    crl_partition_measure(&result, &own);
+    CRL_TRY(crl_partition_require_fit("manual", &result, &own));
     *out = result;
     return CRL_STATUS_OK;
 }

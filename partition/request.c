@@ -12,7 +12,7 @@ static int possible_stages(const crl_partition_request *request) {
     return stages;
 }
 
-int partition_stages(const crl_partition_request *request) {
+int crl_partition_stages(const crl_partition_request *request) {
     const int possible = possible_stages(request);
     return request->stages < possible ? request->stages : possible;
 }
@@ -27,7 +27,7 @@ static crl_status check_costs(const char *name, const char *what, const double *
     return CRL_STATUS_OK;
 }
 
-crl_status partition_check_request(const char *name, const crl_partition_request *request) {
+crl_status crl_partition_check_request(const char *name, const crl_partition_request *request) {
     const int units = request->units, stages = request->stages;
     if (units < 1 || units > PARTITION_MAX_UNITS) {
         return CRL_FAIL(INVALID, "%s: %d units, expected 1 to %d", name, units,
@@ -60,7 +60,7 @@ static double sum_of(const double *cost, int first, int last) {
     return sum;
 }
 
-void partition_measure(crl_partition *inout, const crl_partition_request *request) {
+void crl_partition_measure(crl_partition *inout, const crl_partition_request *request) {
     inout->bottleneck_s = 0;
     inout->peak_bytes = 0;
     for (int s = 0; s < inout->stages; s++) {
@@ -76,18 +76,18 @@ void partition_measure(crl_partition *inout, const crl_partition_request *reques
     }
 }
 
-crl_status partition_require_fit(const char *name, const crl_partition *partition,
-                                 const crl_partition_request *request) {
+crl_status crl_partition_require_fit(const char *name, const crl_partition *partition,
+                                     const crl_partition_request *request) {
     char limit[BYTES_TEXT_BYTES], peak[BYTES_TEXT_BYTES];
     if (request->memory_limit_bytes == 0 || partition->peak_bytes <= request->memory_limit_bytes) {
         return CRL_STATUS_OK;
     }
     return CRL_FAIL(UNSUPPORTED, "%s: %d stages need %s on one device, the limit is %s", name,
-                    partition->stages, partition_bytes_text(partition->peak_bytes, peak),
-                    partition_bytes_text(request->memory_limit_bytes, limit));
+                    partition->stages, crl_partition_bytes_text(partition->peak_bytes, peak),
+                    crl_partition_bytes_text(request->memory_limit_bytes, limit));
 }
 
-char *partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]) {
+char *crl_partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
     if (bytes < 1024) {
         snprintf(text, BYTES_TEXT_BYTES, "%.0f bytes", ceil(bytes));

@@ -8,16 +8,16 @@ enum { PARTITION_MAX_STAGES = 1024, PARTITION_MAX_UNITS = 65536 };
 
 /* INVALID: sizes out of range, negative or infinite costs, more stages than the chain can be cut
  * into (unless fewer will do). `name` begins the message. */
-crl_status partition_check_request(const char *name, const crl_partition_request *request);
+crl_status crl_partition_check_request(const char *name, const crl_partition_request *request);
 /* The number of stages to look for: fewer than asked where fewer will do and no more are possible.
  */
-int partition_stages(const crl_partition_request *request);
+int crl_partition_stages(const crl_partition_request *request);
 /* Fills bottleneck_s and peak_bytes from `stages` and `first`. */
-void partition_measure(crl_partition *inout, const crl_partition_request *request);
+void crl_partition_measure(crl_partition *inout, const crl_partition_request *request);
 /* UNSUPPORTED when the measured peak is above the limit. */
-crl_status partition_require_fit(const char *name, const crl_partition *partition,
-                                 const crl_partition_request *request);
+crl_status crl_partition_require_fit(const char *name, const crl_partition *partition,
+                                     const crl_partition_request *request);
 
 enum { BYTES_TEXT_BYTES = 80 };
 /* "8.00 GiB (8589934592 bytes)" */
-char *partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]);
+char *crl_partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]);

@@ -21,11 +21,11 @@ static crl_status solve(crl_partition *result, const crl_partition_request *requ
         one[j] = 1;
     }
     const chain_problem problem = {.units = request->units,
-                                   .stages = partition_stages(request),
+                                   .stages = crl_partition_stages(request),
                                    .time = one,
                                    .may_cut_before = request->may_cut_before,
                                    .limit_bytes = INFINITY};
-    CRL_TRY_OUT(chain_solve(result, &feasible, &problem));
+    CRL_TRY_OUT(crl_chain_solve(result, &feasible, &problem));
     CRL_ASSERT(feasible);
 out:
     crl_free(one);
@@ -34,10 +34,10 @@ out:
 
 static crl_status cut(crl_partition *out, const crl_partition_request *request) {
     crl_partition result;
-    CRL_TRY(partition_check_request("uniform", request));
+    CRL_TRY(crl_partition_check_request("uniform", request));
     CRL_TRY(solve(&result, request));
-    partition_measure(&result, request);
-    CRL_TRY(partition_require_fit("uniform", &result, request));
+    crl_partition_measure(&result, request);
+    CRL_TRY(crl_partition_require_fit("uniform", &result, request));
     *out = result;
     return CRL_STATUS_OK;
 }

@@ -36,7 +36,7 @@ static crl_status emit_stage(crl_program *program, int stage, int ahead) {
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(schedule_check_request("1f1b", request, false));
+    CRL_TRY(crl_schedule_check_request("1f1b", request, false));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     for (int s = 0; s < request->stages; s++) {

@@ -27,7 +27,7 @@ static crl_status emit(crl_program *program, crl_action_kind kind) {
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(schedule_check_request("gpipe", request, false));
+    CRL_TRY(crl_schedule_check_request("gpipe", request, false));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     CRL_TRY_OUT(emit(program, CRL_ACTION_FORWARD));

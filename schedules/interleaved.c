@@ -83,7 +83,7 @@ static crl_status emit_position(crl_program *program, const order *self, int pos
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(schedule_check_request("interleaved", request, true));
+    CRL_TRY(crl_schedule_check_request("interleaved", request, true));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     const order self = order_of(request);

@@ -2,8 +2,8 @@
 /* The sizes a schedule is asked for. */
 #include "schedules/request_internal.h"
 
-crl_status schedule_check_request(const char *name, const crl_schedule_request *request,
-                                  bool virtual_stages) {
+crl_status crl_schedule_check_request(const char *name, const crl_schedule_request *request,
+                                      bool virtual_stages) {
     const int positions = request->positions, stages = request->stages;
     if (positions < 1 || stages < 1 || request->micro_batches < 1) {
         return CRL_FAIL(INVALID,

@@ -6,5 +6,5 @@
 
 /* INVALID: sizes below 1, stages not a multiple of positions, unequal widths, and for a schedule of
  * one stage per position any other number. `name` begins the message. */
-crl_status schedule_check_request(const char *name, const crl_schedule_request *request,
-                                  bool virtual_stages);
+crl_status crl_schedule_check_request(const char *name, const crl_schedule_request *request,
+                                      bool virtual_stages);

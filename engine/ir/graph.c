@@ -48,11 +48,11 @@ crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *
     CRL_TRY_OUT(
         crl_arena_alloc(&graph->arena, &graph->node, (size_t)model->layers, sizeof *graph->node));
     for (int n = 0; n < model->layers; n++) {
-        CRL_TRY_OUT(graph_add_node(&builder, n, &model->layer[n], layers));
+        CRL_TRY_OUT(crl_graph_add_node(&builder, n, &model->layer[n], layers));
         graph->nodes = n + 1;
     }
     CRL_TRY_OUT(find_loss(graph));
-    CRL_TRY_OUT(graph_link(graph));
+    CRL_TRY_OUT(crl_graph_link(graph));
     *out = graph;
     return CRL_STATUS_OK;
 out:

@@ -160,8 +160,8 @@ static crl_status find_layer(crl_node *node, const crl_layer_desc *desc,
     return CRL_STATUS_OK;
 }
 
-crl_status graph_add_node(graph_builder *builder, int index, const crl_layer_desc *desc,
-                          const void *const *layers) {
+crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer_desc *desc,
+                              const void *const *layers) {
     crl_graph *graph = builder->graph;
     crl_node *node = &graph->node[index];
     if (strchr(desc->name, ':')) {
@@ -176,14 +176,14 @@ crl_status graph_add_node(graph_builder *builder, int index, const crl_layer_des
     CRL_TRY(find_layer(node, desc, layers));
     node->spec.node = node->name;
     node->spec.batch = graph->batch;
-    CRL_TRY(graph_parse_options(&node->spec.options, &graph->arena, node->layer, desc));
+    CRL_TRY(crl_graph_parse_options(&node->spec.options, &graph->arena, node->layer, desc));
     CRL_TRY(resolve_inputs(graph, index, desc));
     CRL_TRY(node->layer->infer(&node->spec));
     CRL_TRY(check_inferred(node));
     for (int i = 0; i < node->spec.outputs; i++) {
         CRL_TRY(add_value(builder, index, i));
     }
-    return graph_add_params(builder, index, desc);
+    return crl_graph_add_params(builder, index, desc);
 }
 
 static crl_status report_unused(const crl_graph *graph, const crl_value *value) {
@@ -244,7 +244,7 @@ static crl_status link_params(crl_graph *graph) {
     return CRL_STATUS_OK;
 }
 
-crl_status graph_link(crl_graph *graph) {
+crl_status crl_graph_link(crl_graph *graph) {
     CRL_TRY(link_values(graph));
     return link_params(graph);
 }

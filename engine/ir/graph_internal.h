@@ -12,12 +12,12 @@ typedef struct graph_builder {
 } graph_builder;
 
 /* Parses the options of a descriptor into memory of the arena (NULL for a layer without). */
-crl_status graph_parse_options(const void **out, crl_arena *arena, const crl_layer *layer,
-                               const crl_layer_desc *desc);
+crl_status crl_graph_parse_options(const void **out, crl_arena *arena, const crl_layer *layer,
+                                   const crl_layer_desc *desc);
 /* Resolves inputs, infers, and registers outputs and parameters of node `index`. */
-crl_status graph_add_node(graph_builder *builder, int index, const crl_layer_desc *desc,
-                          const void *const *layers);
+crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer_desc *desc,
+                              const void *const *layers);
 /* Parameters of node `index`, own or tied. */
-crl_status graph_add_params(graph_builder *builder, int index, const crl_layer_desc *desc);
+crl_status crl_graph_add_params(graph_builder *builder, int index, const crl_layer_desc *desc);
 /* Lists the consumers of every value and the uses of every parameter; INVALID: unused output. */
-crl_status graph_link(crl_graph *graph);
+crl_status crl_graph_link(crl_graph *graph);

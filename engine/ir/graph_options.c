@@ -71,8 +71,8 @@ static crl_status set_options(void *options, crl_arena *arena, const crl_layer *
     return CRL_STATUS_OK;
 }
 
-crl_status graph_parse_options(const void **out, crl_arena *arena, const crl_layer *layer,
-                               const crl_layer_desc *desc) {
+crl_status crl_graph_parse_options(const void **out, crl_arena *arena, const crl_layer *layer,
+                                   const crl_layer_desc *desc) {
     void *options = NULL;
     if (layer->options) {
         CRL_TRY(crl_arena_alloc(arena, &options, 1, layer->options_bytes));

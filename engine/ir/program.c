@@ -48,7 +48,7 @@ void crl_program_destroy(crl_program *program) {
     crl_free(program);
 }
 
-crl_status program_append(crl_action_list *list, const crl_action *action) {
+crl_status crl_action_list_append(crl_action_list *list, const crl_action *action) {
     if (list->count == list->capacity) {
         if (list->count >= PROGRAM_MAX_ACTIONS / 2) {
             return CRL_FAIL(INVALID, "program: more than %d actions on one position", list->count);
@@ -78,7 +78,7 @@ crl_status crl_program_append(crl_program *program, int position, crl_action_kin
     }
     const crl_action action = {
         .kind = kind, .stage = stage, .micro_batch = micro_batch, .message = -1};
-    return program_append(&program->position[position], &action);
+    return crl_action_list_append(&program->position[position], &action);
 }
 
 int crl_program_peak_activations(const crl_program *program, int stage, bool input) {

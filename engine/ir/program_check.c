@@ -38,7 +38,7 @@ static bool found(checker *self, crl_verdict verdict, int position, int index, c
 
 /* Position and index of action `number`, for a report. */
 static bool found_at(checker *self, int number, const char *why) {
-    const int position = program_position_of(&self->index, number);
+    const int position = crl_program_position_of(&self->index, number);
     return found(self, CRL_VERDICT_INVALID, position, number - self->index.first[position], "%s",
                  why);
 }
@@ -63,10 +63,10 @@ static bool missing(checker *self, int stage, const char *action, int micro_batc
 /* One micro-batch of one stage: F, and B or both of I and W. */
 static bool check_parts(checker *self, int stage, int micro_batch, bool forward_only) {
     const program_index *index = &self->index;
-    const int forward = program_where(index, CRL_ACTION_FORWARD, stage, micro_batch);
-    const int backward = program_where(index, CRL_ACTION_BACKWARD, stage, micro_batch);
-    const int input = program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
-    const int weight = program_where(index, CRL_ACTION_WEIGHT, stage, micro_batch);
+    const int forward = crl_program_where(index, CRL_ACTION_FORWARD, stage, micro_batch);
+    const int backward = crl_program_where(index, CRL_ACTION_BACKWARD, stage, micro_batch);
+    const int input = crl_program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
+    const int weight = crl_program_where(index, CRL_ACTION_WEIGHT, stage, micro_batch);
     if (forward < 0) {
         return missing(self, stage, "F", micro_batch);
     }
@@ -97,7 +97,7 @@ static bool check_homes(checker *self) {
                 char text[ACTION_TEXT_BYTES];
                 return found(self, CRL_VERDICT_INVALID, p, i,
                              "%s on position %d, but stage %d is on position %d",
-                             program_action_text(program, &list->action[i], text), p,
+                             crl_program_action_text(program, &list->action[i], text), p,
                              list->action[i].stage, *home);
             }
             *home = p;
@@ -122,9 +122,9 @@ static bool check_complete(checker *self) {
 /* The compute action on the same stage and micro-batch that makes or uses a message's data. */
 static int partner_of(const checker *self, const crl_action *action) {
     return self->program->message[action->message].gradient
-               ? program_where_gradient(&self->index, action->stage, action->micro_batch)
-               : program_where(&self->index, CRL_ACTION_FORWARD, action->stage,
-                               action->micro_batch);
+               ? crl_program_where_gradient(&self->index, action->stage, action->micro_batch)
+               : crl_program_where(&self->index, CRL_ACTION_FORWARD, action->stage,
+                                   action->micro_batch);
 }
 
 static bool check_message_order(checker *self, int position, int at) {
@@ -137,11 +137,11 @@ static bool check_message_order(checker *self, int position, int at) {
     const int partner = partner_of(self, action);
     if (partner >= 0 && (partner < number) != sends) {
         char mine[ACTION_TEXT_BYTES], other[ACTION_TEXT_BYTES];
-        return found(self, CRL_VERDICT_INVALID, position, at, "%s comes %s %s",
-                     program_action_text(self->program, action, mine), sends ? "before" : "after",
-                     program_action_text(self->program,
-                                         program_action(self->program, &self->index, partner),
-                                         other));
+        return found(
+            self, CRL_VERDICT_INVALID, position, at, "%s comes %s %s",
+            crl_program_action_text(self->program, action, mine), sends ? "before" : "after",
+            crl_program_action_text(
+                self->program, crl_program_action_at(self->program, &self->index, partner), other));
     }
     return false;
 }
@@ -153,8 +153,8 @@ static bool check_message_parts(checker *self, const unsigned char *waits) {
         const crl_message *message = &program->message[m];
         const int send = self->index.send[m], recv = self->index.recv[m];
         const bool placed = send >= 0 && recv >= 0 &&
-                            program_position_of(&self->index, send) == message->from &&
-                            program_position_of(&self->index, recv) == message->to;
+                            crl_program_position_of(&self->index, send) == message->from &&
+                            crl_program_position_of(&self->index, recv) == message->to;
         if (!placed || waits[m] != 3) {
             return found(self, CRL_VERDICT_INVALID, message->from, -1,
                          "message %d of micro-batch %d from position %d to %d lacks a part", m,
@@ -188,9 +188,9 @@ static int blocker_of(const checker *self, int position) {
     const program_index *index = &self->index;
     const crl_action *action = &self->program->position[position].action[self->reached[position]];
     int needed[2];
-    const int count = program_dependencies(index, action, needed);
+    const int count = crl_program_dependencies(index, action, needed);
     for (int i = 0; i < count; i++) {
-        const int home = program_position_of(index, needed[i]);
+        const int home = crl_program_position_of(index, needed[i]);
         if (needed[i] - index->first[home] >= self->reached[home]) {
             return needed[i];
         }
@@ -206,7 +206,7 @@ static void explain_deadlock(checker *self) {
     }
     /* After as many steps as there are positions the chain is inside its cycle. */
     for (int step = 0; step < program->positions; step++) {
-        position = program_position_of(&self->index, blocker_of(self, position));
+        position = crl_program_position_of(&self->index, blocker_of(self, position));
     }
     const int first = position;
     char why[sizeof self->report->why];
@@ -215,19 +215,20 @@ static void explain_deadlock(checker *self) {
         char mine[ACTION_TEXT_BYTES], other[ACTION_TEXT_BYTES];
         const int blocker = blocker_of(self, position);
         const crl_action *action = &program->position[position].action[self->reached[position]];
-        const int length = snprintf(
-            why + used, sizeof why - used, "%sposition %d waits at %s for %s", used ? "; " : "",
-            position, program_action_text(program, action, mine),
-            program_action_text(program, program_action(program, &self->index, blocker), other));
+        const int length =
+            snprintf(why + used, sizeof why - used, "%sposition %d waits at %s for %s",
+                     used ? "; " : "", position, crl_program_action_text(program, action, mine),
+                     crl_program_action_text(
+                         program, crl_program_action_at(program, &self->index, blocker), other));
         used += length > 0 ? (size_t)length : 0;
-        position = program_position_of(&self->index, blocker);
+        position = crl_program_position_of(&self->index, blocker);
     } while (position != first && used < sizeof why);
     found(self, CRL_VERDICT_DEADLOCK, first, self->reached[first], "%s", why);
 }
 
 static crl_status check_progress(checker *self) {
     bool complete;
-    CRL_TRY(program_walk(self->program, &self->index, NULL, NULL, self->reached, &complete));
+    CRL_TRY(crl_program_walk(self->program, &self->index, NULL, NULL, self->reached, &complete));
     if (!complete) {
         explain_deadlock(self);
     }
@@ -274,7 +275,7 @@ static crl_status check_sparse(checker *self, bool *bad) {
     return CRL_STATUS_OK;
 }
 
-crl_status program_check(const crl_program *program, crl_check_report *report) {
+crl_status crl_program_try_check(const crl_program *program, crl_check_report *report) {
     crl_status status = CRL_STATUS_OK;
     checker self = {.program = program, .report = report};
     bool bad = false;
@@ -283,7 +284,7 @@ crl_status program_check(const crl_program *program, crl_check_report *report) {
     if (bad) {
         return CRL_STATUS_OK;
     }
-    status = program_index_create(&self.index, program, report);
+    status = crl_program_index_create(&self.index, program, report);
     if (status == CRL_STATUS_INVALID && report->verdict == CRL_VERDICT_INVALID) {
         return CRL_STATUS_OK;
     }
@@ -292,14 +293,14 @@ crl_status program_check(const crl_program *program, crl_check_report *report) {
     CRL_TRY_OUT(crl_alloc(&self.reached, (size_t)program->positions, sizeof *self.reached));
     CRL_TRY_OUT(run_checks(&self));
 out:
-    program_index_destroy(&self.index);
+    crl_program_index_destroy(&self.index);
     crl_free(self.home);
     crl_free(self.reached);
     return status;
 }
 
 void crl_program_check(const crl_program *program, crl_check_report *report) {
-    if (program_check(program, report) != CRL_STATUS_OK) {
+    if (crl_program_try_check(program, report) != CRL_STATUS_OK) {
         *report = (crl_check_report){.verdict = CRL_VERDICT_INVALID, .position = -1, .index = -1};
         snprintf(report->why, sizeof report->why, "not checked: %.200s", crl_error_message());
     }
@@ -307,7 +308,7 @@ void crl_program_check(const crl_program *program, crl_check_report *report) {
 
 crl_status crl_program_require_valid(const crl_program *program) {
     crl_check_report report;
-    CRL_TRY(program_check(program, &report));
+    CRL_TRY(crl_program_try_check(program, &report));
     if (report.verdict != CRL_VERDICT_VALID) {
         return CRL_FAIL(INVALID, "schedule: %s%s",
                         report.verdict == CRL_VERDICT_DEADLOCK ? "deadlock: " : "", report.why);

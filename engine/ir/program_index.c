@@ -81,8 +81,8 @@ static crl_status report_twice(const crl_program *program, const program_index *
                                int at, int earlier) {
     char text[ACTION_TEXT_BYTES];
     const crl_action *action = &program->position[position].action[at];
-    program_action_text(program, action, text);
-    const int other = program_position_of(index, earlier);
+    crl_program_action_text(program, action, text);
+    const int other = crl_program_position_of(index, earlier);
     const int cell = earlier - index->first[other] + 1;
     if (other == position) {
         return CRL_FAIL(INVALID, "%s twice: cells %d and %d of position %d", text, cell, at + 1,
@@ -117,8 +117,8 @@ static crl_status fill_tables(program_index *index, const crl_program *program,
     return CRL_STATUS_OK;
 }
 
-crl_status program_index_create(program_index *out, const crl_program *program,
-                                crl_check_report *report) {
+crl_status crl_program_index_create(program_index *out, const crl_program *program,
+                                    crl_check_report *report) {
     crl_status status = CRL_STATUS_OK;
     program_index index = {.positions = program->positions,
                            .stages = program->stages,
@@ -128,11 +128,11 @@ crl_status program_index_create(program_index *out, const crl_program *program,
     *out = index;
     return CRL_STATUS_OK;
 out:
-    program_index_destroy(&index);
+    crl_program_index_destroy(&index);
     return status;
 }
 
-void program_index_destroy(program_index *index) {
+void crl_program_index_destroy(program_index *index) {
     crl_free(index->first);
     for (int kind = 0; kind < COMPUTE_KINDS; kind++) {
         crl_free(index->where[kind]);
@@ -142,16 +142,17 @@ void program_index_destroy(program_index *index) {
     *index = (program_index){0};
 }
 
-int program_where(const program_index *index, crl_action_kind kind, int stage, int micro_batch) {
+int crl_program_where(const program_index *index, crl_action_kind kind, int stage,
+                      int micro_batch) {
     return index->where[kind][(size_t)stage * (size_t)index->micro_batches + (size_t)micro_batch];
 }
 
-int program_where_gradient(const program_index *index, int stage, int micro_batch) {
-    const int fused = program_where(index, CRL_ACTION_BACKWARD, stage, micro_batch);
-    return fused >= 0 ? fused : program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
+int crl_program_where_gradient(const program_index *index, int stage, int micro_batch) {
+    const int fused = crl_program_where(index, CRL_ACTION_BACKWARD, stage, micro_batch);
+    return fused >= 0 ? fused : crl_program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
 }
 
-int program_position_of(const program_index *index, int number) {
+int crl_program_position_of(const program_index *index, int number) {
     int low = 0, high = index->positions;
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
@@ -164,30 +165,30 @@ int program_position_of(const program_index *index, int number) {
     return low;
 }
 
-const crl_action *program_action(const crl_program *program, const program_index *index,
-                                 int number) {
-    const int position = program_position_of(index, number);
+const crl_action *crl_program_action_at(const crl_program *program, const program_index *index,
+                                        int number) {
+    const int position = crl_program_position_of(index, number);
     return &program->position[position].action[number - index->first[position]];
 }
 
-int program_dependencies(const program_index *index, const crl_action *action, int needed[2]) {
+int crl_program_dependencies(const program_index *index, const crl_action *action, int needed[2]) {
     const int stage = action->stage, micro_batch = action->micro_batch;
     int count = 0;
     switch (action->kind) {
     case CRL_ACTION_FORWARD:
         if (stage > 0) {
-            needed[count++] = program_where(index, CRL_ACTION_FORWARD, stage - 1, micro_batch);
+            needed[count++] = crl_program_where(index, CRL_ACTION_FORWARD, stage - 1, micro_batch);
         }
         break;
     case CRL_ACTION_BACKWARD:
     case CRL_ACTION_INPUT:
-        needed[count++] = program_where(index, CRL_ACTION_FORWARD, stage, micro_batch);
+        needed[count++] = crl_program_where(index, CRL_ACTION_FORWARD, stage, micro_batch);
         if (stage + 1 < index->stages) {
-            needed[count++] = program_where_gradient(index, stage + 1, micro_batch);
+            needed[count++] = crl_program_where_gradient(index, stage + 1, micro_batch);
         }
         break;
     case CRL_ACTION_WEIGHT:
-        needed[count++] = program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
+        needed[count++] = crl_program_where(index, CRL_ACTION_INPUT, stage, micro_batch);
         break;
     case CRL_ACTION_WAIT_SEND:
     case CRL_ACTION_WAIT_RECV:
@@ -216,7 +217,7 @@ typedef struct walk {
 /* The first action `action` still waits for, or -1. */
 static int blocked_on(const walk *state, const crl_action *action) {
     int needed[2];
-    const int count = program_dependencies(state->index, action, needed);
+    const int count = crl_program_dependencies(state->index, action, needed);
     for (int i = 0; i < count; i++) {
         if (needed[i] >= 0 && !state->done[needed[i]]) {
             return needed[i];
@@ -247,8 +248,8 @@ static void run_position(walk *state, int position) {
     }
 }
 
-crl_status program_walk(const crl_program *program, const program_index *index,
-                        program_visit_fn visit, void *context, int *reached, bool *complete) {
+crl_status crl_program_walk(const crl_program *program, const program_index *index,
+                            program_visit_fn visit, void *context, int *reached, bool *complete) {
     crl_status status = CRL_STATUS_OK;
     const size_t actions = (size_t)index->actions, positions = (size_t)index->positions;
     walk state = {

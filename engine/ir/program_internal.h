@@ -26,31 +26,31 @@ typedef struct program_index {
 } program_index;
 
 /* INVALID: an action out of range, or twice; the report (may be NULL) marks it. */
-crl_status program_index_create(program_index *out, const crl_program *program,
-                                crl_check_report *report);
-void program_index_destroy(program_index *index);
+crl_status crl_program_index_create(program_index *out, const crl_program *program,
+                                    crl_check_report *report);
+void crl_program_index_destroy(program_index *index);
 /* Number of F, B, I or W of (stage, micro-batch), or -1. */
-int program_where(const program_index *index, crl_action_kind kind, int stage, int micro_batch);
+int crl_program_where(const program_index *index, crl_action_kind kind, int stage, int micro_batch);
 /* The backward part that frees gradients for upstream: B, or I. */
-int program_where_gradient(const program_index *index, int stage, int micro_batch);
-int program_position_of(const program_index *index, int number);
-const crl_action *program_action(const crl_program *program, const program_index *index,
-                                 int number);
+int crl_program_where_gradient(const program_index *index, int stage, int micro_batch);
+int crl_program_position_of(const program_index *index, int number);
+const crl_action *crl_program_action_at(const crl_program *program, const program_index *index,
+                                        int number);
 /* Numbers of the actions that must have been reached before `action`; returns how many (<= 2). */
-int program_dependencies(const program_index *index, const crl_action *action, int needed[2]);
+int crl_program_dependencies(const program_index *index, const crl_action *action, int needed[2]);
 
 /* Called once per action, in an order that respects dependencies and lists. */
 typedef void (*program_visit_fn)(void *context, int position, int index);
 /* Runs as far as possible. reached[p] is how far position p came; *complete: all of them. */
-crl_status program_walk(const crl_program *program, const program_index *index,
-                        program_visit_fn visit, void *context, int *reached, bool *complete);
+crl_status crl_program_walk(const crl_program *program, const program_index *index,
+                            program_visit_fn visit, void *context, int *reached, bool *complete);
 
 /* "3B0", "1SEND_F2", "0STEP" */
 enum { ACTION_TEXT_BYTES = 48 };
-char *program_action_text(const crl_program *program, const crl_action *action,
-                          char text[ACTION_TEXT_BYTES]);
+char *crl_program_action_text(const crl_program *program, const crl_action *action,
+                              char text[ACTION_TEXT_BYTES]);
 
 /* Like crl_program_append, for all kinds. */
-crl_status program_append(crl_action_list *list, const crl_action *action);
+crl_status crl_action_list_append(crl_action_list *list, const crl_action *action);
 /* The check, when memory may run out. */
-crl_status program_check(const crl_program *program, crl_check_report *report);
+crl_status crl_program_try_check(const crl_program *program, crl_check_report *report);

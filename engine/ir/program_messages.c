@@ -126,7 +126,7 @@ static crl_status emit(inserter *self, int position, crl_action_kind kind, const
                                .stage = around->stage,
                                .micro_batch = around->micro_batch,
                                .message = message};
-    return program_append(&self->target->position[position], &action);
+    return crl_action_list_append(&self->target->position[position], &action);
 }
 
 static crl_status post_receives(inserter *self, int position, const crl_action *action) {
@@ -302,7 +302,7 @@ static crl_status insert(crl_program *program, const crl_plan *plan, int window,
     for (int p = 0; p < program->positions; p++) {
         CRL_TRY_OUT(emit_position(&self, p));
     }
-    CRL_TRY_OUT(program_check(self.target, report));
+    CRL_TRY_OUT(crl_program_try_check(self.target, report));
     if (report->verdict == CRL_VERDICT_VALID) {
         const crl_program old = *program;
         *program = *self.target;
@@ -327,7 +327,7 @@ static crl_status check_request(const crl_program *program, const crl_plan *plan
         for (int i = 0; i < list->count; i++) {
             const crl_action *action = &list->action[i];
             char text[ACTION_TEXT_BYTES];
-            program_action_text(program, action, text);
+            crl_program_action_text(program, action, text);
             if (!is_compute(action->kind)) {
                 return CRL_FAIL(INVALID, "program: has %s already", text);
             }

@@ -13,8 +13,8 @@
 
 static const char kind_letter[COMPUTE_KINDS] = {'F', 'B', 'I', 'W'};
 
-char *program_action_text(const crl_program *program, const crl_action *action,
-                          char text[ACTION_TEXT_BYTES]) {
+char *crl_program_action_text(const crl_program *program, const crl_action *action,
+                              char text[ACTION_TEXT_BYTES]) {
     static const char *const names[] = {
         [CRL_ACTION_SEND] = "SEND",           [CRL_ACTION_RECV] = "RECV",
         [CRL_ACTION_WAIT_SEND] = "WAIT_SEND", [CRL_ACTION_WAIT_RECV] = "WAIT_RECV",
@@ -39,7 +39,7 @@ void crl_program_write(const crl_program *program, bool messages, FILE *out) {
             char text[ACTION_TEXT_BYTES];
             if (messages || is_compute(list->action[i].kind)) {
                 fprintf(out, "%s%s", separator,
-                        program_action_text(program, &list->action[i], text));
+                        crl_program_action_text(program, &list->action[i], text));
                 separator = ",";
             }
         }
@@ -117,7 +117,7 @@ static crl_status read_cell(reader *self, crl_action_list *list, const char *cel
     self->stages = action.stage >= self->stages ? action.stage + 1 : self->stages;
     self->micro_batches =
         action.micro_batch >= self->micro_batches ? action.micro_batch + 1 : self->micro_batches;
-    return program_append(list, &action);
+    return crl_action_list_append(list, &action);
 }
 
 static bool is_blank(char c) {

@@ -43,7 +43,7 @@ static void visit(void *context, int position, int at) {
         end = fmax(start, sent + transfer_time(self, &self->program->message[action->message]));
     } else {
         int needed[2];
-        const int count = program_dependencies(self->index, action, needed);
+        const int count = crl_program_dependencies(self->index, action, needed);
         for (int i = 0; i < count; i++) {
             start = fmax(start, self->end[needed[i]]);
         }
@@ -112,12 +112,12 @@ crl_status crl_simulate(crl_simulation **out, const crl_program *program,
     simulator self = {.program = program, .config = config, .index = &index};
     CRL_TRY(check_config(program, config));
     CRL_TRY(crl_program_require_valid(program));
-    CRL_TRY_OUT(program_index_create(&index, program, NULL));
+    CRL_TRY_OUT(crl_program_index_create(&index, program, NULL));
     CRL_TRY_OUT(simulation_create(&self.result, &index));
     CRL_TRY_OUT(crl_alloc(&self.end, (size_t)index.actions, sizeof *self.end));
     CRL_TRY_OUT(crl_alloc(&self.clock, (size_t)index.positions, sizeof *self.clock));
     CRL_TRY_OUT(crl_alloc(&reached, (size_t)index.positions, sizeof *reached));
-    CRL_TRY_OUT(program_walk(program, &index, visit, &self, reached, &complete));
+    CRL_TRY_OUT(crl_program_walk(program, &index, visit, &self, reached, &complete));
     CRL_ASSERT(complete);
     self.result->bubble = bubble_of(self.result, program->positions);
     *out = self.result;
@@ -127,7 +127,7 @@ out:
     crl_free(self.end);
     crl_free(self.clock);
     crl_free(reached);
-    program_index_destroy(&index);
+    crl_program_index_destroy(&index);
     return status;
 }
 

@@ -83,7 +83,7 @@ static void put_idle(row_writer *row, int columns) {
 static const char *cell_text(const canvas *view, const crl_action *action, bool marked,
                              char text[CELL_BYTES]) {
     char name[ACTION_TEXT_BYTES];
-    program_action_text(view->program, action, name);
+    crl_program_action_text(view->program, action, name);
     const char *shown = view->with_stage ? name : name + strspn(name, "0123456789");
     snprintf(text, CELL_BYTES, "%s%s", marked ? "!" : "", shown);
     return text;
@@ -188,7 +188,7 @@ crl_status crl_program_print_grid(const crl_program *program, const crl_simulati
     crl_stage_time *uniform = NULL;
     crl_simulation_config unit = {0};
     crl_check_report verdict;
-    CRL_TRY(program_check(program, &verdict));
+    CRL_TRY(crl_program_try_check(program, &verdict));
     if (!config) {
         CRL_TRY_OUT(crl_alloc(&uniform, (size_t)program->stages, sizeof *uniform));
         for (int s = 0; s < program->stages; s++) {

@@ -16,12 +16,13 @@ enum { SESSION_CHANNEL = 2, HOST_BYTES = 64, CHECKPOINT_FORMAT = 1 };
 static crl_status count_neighbours(crl_comm *comm, int *out) {
     crl_status status = CRL_STATUS_OK;
     char *names = NULL;
+    char mine[HOST_BYTES] = {0};
     const crl_group world = {comm, NULL, comm->ranks, comm->rank, SESSION_CHANNEL};
     CRL_TRY_OUT(crl_alloc(&names, (size_t)comm->ranks, HOST_BYTES));
-    char *mine = names + (size_t)comm->rank * HOST_BYTES;
-    if (gethostname(mine, HOST_BYTES - 1) != 0) {
+    if (gethostname(mine, sizeof mine - 1) != 0) {
         memcpy(mine, "?", 2);
     }
+    memcpy(names + (size_t)comm->rank * HOST_BYTES, mine, sizeof mine);
     CRL_TRY_OUT(crl_all_gather(&world, names, HOST_BYTES));
     *out = 0;
     for (int r = 0; r < comm->ranks; r++) {

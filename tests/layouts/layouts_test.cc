@@ -214,8 +214,12 @@ TEST_F(LayoutsMlp, ValidationIsTheSameEverywhere) {
 }
 
 TEST_F(LayoutsMlp, FashionMnist) {
-    const std::string folder = CRL_SOURCE_DIR "/build/data/fashion-mnist/train-";
-    if (access((folder + "images-idx3-ubyte.gz").c_str(), R_OK) != 0) {
+    const auto is_there = [](const std::string &path) {
+        return access((path + "images-idx3-ubyte.gz").c_str(), R_OK) == 0;
+    };
+    std::string folder = CRL_BINARY_DIR "/data/fashion-mnist/train-";
+    folder = is_there(folder) ? folder : CRL_SOURCE_DIR "/build/data/fashion-mnist/train-";
+    if (!is_there(folder)) {
         GTEST_SKIP() << folder << "*: not there (scripts/prepare-data fashion-mnist build)";
     }
     SameTraining(Mlp(folder + "images-idx3-ubyte.gz", folder + "labels-idx1-ubyte.gz") +

@@ -85,7 +85,7 @@ struct Libraries {
 };
 Libraries libraries;
 
-void Count(size_t bytes, const void *caller) {
+[[maybe_unused]] void Count(size_t bytes, const void *caller) {
     size_t largest = counter.largest_bytes.load();
     while (bytes > largest && !counter.largest_bytes.compare_exchange_weak(largest, bytes)) {
     }

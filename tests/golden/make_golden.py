@@ -168,7 +168,7 @@ OPTIMIZERS = {
               "epsilon": 1e-4, "clip": 0.9},
     "sgd": {"type": "sgd", "learning_rate": 0.05, "minimum_rate": 0, "warmup_steps": 1,
             "rate_schedule": "constant", "weight_decay": 0.02, "momentum": 0.9,
-            "nesterov": True, "clip": 0},
+            "nesterov": True, "clip": 2},
 }
 
 

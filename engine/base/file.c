@@ -9,8 +9,8 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static crl_status fail_errno(const char *path, const char *verb, int code) {
@@ -20,83 +20,101 @@ static crl_status fail_errno(const char *path, const char *verb, int code) {
                             : CRL_FAIL(IO, "%s: cannot be %s: %s", path, verb, strerror(code));
 }
 
-static crl_status regular_size(int64_t *out_bytes, int file, const char *path) {
-    struct stat info;
-    if (fstat(file, &info) != 0) {
-        return fail_errno(path, "read", errno);
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return CRL_FAIL(INVALID, "%s: is %s, expected a regular file", path,
-                        S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
-    }
-    *out_bytes = info.st_size;
-    return CRL_STATUS_OK;
+static const char *kind_name(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISCHR(mode)  ? "a character device"
+           : S_ISBLK(mode)  ? "a block device"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a special file";
 }
 
 /* Non-blocking, so that a pipe without a writer is refused instead of waited for. */
-static crl_status open_for_reading(int *out, const char *path) {
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) {
-        return fail_errno(path, "opened", errno);
+static crl_status open_for_reading(int *out_fd, const char *path) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        const int code = errno;
+        return code == ENOENT || code == ENOTDIR ? CRL_FAIL(NOT_FOUND, "%s: no such file", path)
+                                                 : fail_errno(path, "opened", code);
     }
-    *out = file;
+    *out_fd = fd;
     return CRL_STATUS_OK;
 }
 
-static crl_status read_all(size_t *out_bytes, int file, char *text, size_t bytes,
-                           const char *path) {
+crl_status crl_file_open(int *out_fd, struct stat *out_facts, const char *path) {
+    struct stat facts;
+    int fd = -1;
+    CRL_TRY(open_for_reading(&fd, path));
+    const int code = fstat(fd, &facts) == 0 ? 0 : errno;
+    if (code == 0 && S_ISREG(facts.st_mode)) {
+        *out_fd = fd;
+        *out_facts = facts;
+        return CRL_STATUS_OK;
+    }
+    close(fd);
+    return code != 0 ? fail_errno(path, "examined", code)
+                     : CRL_FAIL(INVALID, "%s: is %s, expected a regular file", path,
+                                kind_name(facts.st_mode));
+}
+
+/* Up to `bytes` from `offset_bytes` on: fewer when the file ends there. */
+static crl_status read_some(size_t *out_bytes, int fd, const char *path, char *out, size_t bytes,
+                            int64_t offset_bytes) {
     size_t done = 0;
     while (done < bytes) {
-        const ssize_t got = read(file, text + done, bytes - done);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return fail_errno(path, "read", errno);
-        }
+        const ssize_t got = pread(fd, out + done, bytes - done, offset_bytes + (int64_t)done);
         if (got == 0) {
-            break; /* cut while it was read */
+            break;
         }
-        done += (size_t)got;
+        if (got > 0) {
+            done += (size_t)got;
+        } else if (errno != EINTR) {
+            return CRL_FAIL(IO, "%s: cannot be read at byte %" PRId64 ": %s", path,
+                            offset_bytes + (int64_t)done, strerror(errno));
+        }
     }
     *out_bytes = done;
     return CRL_STATUS_OK;
 }
 
-crl_status crl_file_read(char **out, size_t *out_bytes, const char *path, size_t limit_bytes) {
-    crl_status status = CRL_STATUS_OK;
-    int file = -1;
-    char *text = NULL;
-    int64_t size_bytes = 0;
-    size_t bytes = 0;
-    CRL_TRY_OUT(open_for_reading(&file, path));
-    CRL_TRY_OUT(regular_size(&size_bytes, file, path));
-    if ((uint64_t)size_bytes > limit_bytes) {
-        status = CRL_FAIL(INVALID, "%s: is %" PRId64 " bytes long, expected at most %zu", path,
-                          size_bytes, limit_bytes);
-        goto out;
+crl_status crl_file_read_at(int fd, const char *path, void *out, size_t bytes,
+                            int64_t offset_bytes) {
+    size_t done;
+    CRL_TRY(read_some(&done, fd, path, out, bytes, offset_bytes));
+    if (done < bytes) {
+        return CRL_FAIL(IO, "%s: ends at byte %" PRId64 ", expected %" PRId64 " bytes or more",
+                        path, offset_bytes + (int64_t)done, offset_bytes + (int64_t)bytes);
     }
-    CRL_TRY_OUT(crl_alloc(&text, (size_t)size_bytes + 1, 1));
-    CRL_TRY_OUT(read_all(&bytes, file, text, (size_t)size_bytes, path));
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_file_read(char **out, size_t *out_bytes, const char *path, size_t limit_bytes) {
+    crl_status status;
+    int fd = -1;
+    struct stat facts;
+    char *text = NULL;
+    size_t bytes;
+    CRL_TRY(crl_file_open(&fd, &facts, path));
+    if ((uint64_t)facts.st_size > limit_bytes) {
+        CRL_TRY_OUT(CRL_FAIL(INVALID, "%s: is %" PRId64 " bytes long, expected at most %zu", path,
+                             (int64_t)facts.st_size, limit_bytes));
+    }
+    CRL_TRY_OUT(crl_alloc(&text, (size_t)facts.st_size + 1, 1));
+    /* A file that is cut while it is read gives what there is of it. */
+    CRL_TRY_OUT(read_some(&bytes, fd, path, text, (size_t)facts.st_size, 0));
     text[bytes] = '\0';
     *out = text;
     *out_bytes = bytes;
     text = NULL;
 out:
     crl_free(text);
-    if (file >= 0) {
-        close(file);
-    }
+    close(fd);
     return status;
 }
 
-crl_status crl_file_size(int64_t *out_bytes, const char *path) {
-    int file = -1;
-    CRL_TRY(open_for_reading(&file, path));
-    const crl_status status = regular_size(out_bytes, file, path);
-    close(file);
-    CRL_TRY(status);
-    return CRL_STATUS_OK;
+bool crl_file_name_ends(const char *path, const char *ending) {
+    const size_t length = strlen(path), tail = strlen(ending);
+    return length >= tail && strcmp(path + length - tail, ending) == 0;
 }
 
 crl_status crl_file_make_directory(const char *path) {

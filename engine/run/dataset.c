@@ -5,18 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/file.h"
 #include "engine/base/registry.h"
-#include "engine/run/data/data_file.h"
 
 enum { HEAD_BYTES = 64, NAMES_BYTES = 512 };
 
 static crl_status read_head(unsigned char head[HEAD_BYTES], size_t *out_bytes, const char *path) {
     struct stat facts;
     int fd;
-    CRL_TRY(crl_data_file_open(&fd, &facts, path));
+    CRL_TRY(crl_file_open(&fd, &facts, path));
     const size_t bytes = facts.st_size < HEAD_BYTES ? (size_t)facts.st_size : HEAD_BYTES;
     crl_status status = bytes == 0 ? CRL_FAIL(INVALID, "%s: is empty, expected a data set", path)
-                                   : crl_data_file_read_at(fd, path, head, bytes, 0);
+                                   : crl_file_read_at(fd, path, head, bytes, 0);
     close(fd);
     *out_bytes = bytes;
     return status;

@@ -12,16 +12,14 @@
  */
 #include "engine/run/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/run/safetensors_internal.h"
 #include "engine/base/alloc.h"
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 
 struct crl_safetensors {
@@ -273,59 +271,21 @@ out:
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-static crl_status read_at(int descriptor, const char *path, int64_t offset_bytes, void *data,
-                          size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t got =
-            pread(descriptor, (char *)data + done, bytes - done, (off_t)offset_bytes + (off_t)done);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return CRL_FAIL(IO, "%s: cannot be read: %s", path, strerror(errno));
-        }
-        if (got == 0) {
-            return CRL_FAIL(IO, "%s: ends at byte %" PRId64 " while it is read", path,
-                            offset_bytes + (int64_t)done);
-        }
-        done += (size_t)got;
-    }
-    return CRL_STATUS_OK;
-}
-
-static crl_status open_regular(int *out, int64_t *out_bytes, const char *path) {
-    struct stat info;
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no wait on a pipe */
-    if (descriptor < 0) {
-        return errno == ENOENT || errno == ENOTDIR
-                   ? CRL_FAIL(NOT_FOUND, "%s: cannot be opened: %s", path, strerror(errno))
-                   : CRL_FAIL(IO, "%s: cannot be opened: %s", path, strerror(errno));
-    }
-    *out = descriptor; /* the caller closes it, also after a failure below */
-    if (fstat(descriptor, &info) != 0) {
-        return CRL_FAIL(IO, "%s: cannot be read: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return CRL_FAIL(INVALID, "%s: is no regular file", path);
-    }
-    *out_bytes = info.st_size;
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_safetensors_open(crl_safetensors **out, const char *path) {
     crl_status status = CRL_STATUS_OK;
-    int descriptor = -1;
-    int64_t file_bytes = 0;
+    int descriptor;
+    struct stat facts;
     size_t size = 0;
     unsigned char prefix[CRL_SAFETENSORS_PREFIX_BYTES];
     unsigned char *header = NULL;
-    CRL_TRY_OUT(open_regular(&descriptor, &file_bytes, path));
+    CRL_TRY(crl_file_open(&descriptor, &facts, path));
+    const int64_t file_bytes = facts.st_size;
     if (file_bytes >= CRL_SAFETENSORS_PREFIX_BYTES) {
-        CRL_TRY_OUT(read_at(descriptor, path, 0, prefix, sizeof prefix));
+        CRL_TRY_OUT(crl_file_read_at(descriptor, path, prefix, sizeof prefix, 0));
     }
     CRL_TRY_OUT(check_size(&size, path, prefix, sizeof prefix, file_bytes));
     CRL_TRY_OUT(crl_alloc(&header, size + sizeof prefix, 1));
-    CRL_TRY_OUT(read_at(descriptor, path, 0, header, size + sizeof prefix));
+    CRL_TRY_OUT(crl_file_read_at(descriptor, path, header, size + sizeof prefix, 0));
     CRL_TRY_OUT(crl_safetensors_parse(out, path, header, size + sizeof prefix, file_bytes));
     (*out)->descriptor = descriptor;
     descriptor = -1;
@@ -377,8 +337,9 @@ crl_status crl_safetensors_read_part(const crl_safetensors *file, const crl_safe
     if (file->descriptor < 0) {
         return CRL_FAIL(INVALID, "%s: was parsed from memory, its data cannot be read", file->path);
     }
-    return read_at(file->descriptor, file->path, item->offset_bytes + (int64_t)first_bytes, data,
-                   bytes);
+    CRL_TRY(crl_file_read_at(file->descriptor, file->path, data, bytes,
+                             item->offset_bytes + (int64_t)first_bytes));
+    return CRL_STATUS_OK;
 }
 
 crl_status crl_safetensors_read(const crl_safetensors *file, const crl_safetensors_item *item,

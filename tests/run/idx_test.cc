@@ -187,7 +187,7 @@ TEST(RunIdx, RefusesFilesThatDoNotBelongTogether) {
     ExpectRefused({images, labels, labels}, CRL_STATUS_INVALID,
                   "dataset: 3 idx files given, expected 2: images, labels");
     ExpectRefused({images, dir.Path("none")}, CRL_STATUS_NOT_FOUND,
-                  dir.Path("none") + ": cannot be opened: No such file or directory");
+                  dir.Path("none") + ": no such file");
     ExpectRefused({dir.Path(""), labels}, CRL_STATUS_INVALID,
                   dir.Path("") + ": is a directory, expected a regular file");
 }

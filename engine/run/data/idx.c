@@ -11,7 +11,6 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/file.h"
-#include "engine/run/data/data_file.h"
 #include "engine/run/data/gzip.h"
 #include "engine/run/dataset.h"
 
@@ -36,10 +35,10 @@ struct crl_dataset {
 
 static bool recognise(const char *path, const unsigned char *head, size_t head_bytes) {
     if (crl_gzip_recognise(head, head_bytes)) {
-        return crl_data_file_ends(path, ".gz"); /* no other format comes packed */
+        return crl_file_name_ends(path, ".gz"); /* no other format comes packed */
     }
     return head_bytes >= 4 && head[0] == 0 && head[1] == 0 && head[2] >= 0x08 && head[2] <= 0x0e &&
-           head[3] >= 1 && !crl_data_file_ends(path, ".bin");
+           head[3] >= 1 && !crl_file_name_ends(path, ".bin");
 }
 
 static crl_status load_part(part *part, const char *path) {

@@ -51,7 +51,7 @@ static crl_status layout(crl_token_shard *shard, int fd) {
         return CRL_FAIL(INVALID, "%s: %" PRId64 " bytes, expected a header of %d bytes",
                         shard->path, file_bytes, HEADER_BYTES);
     }
-    CRL_TRY(crl_data_file_read_at(fd, shard->path, head, sizeof head, 0));
+    CRL_TRY(crl_file_read_at(fd, shard->path, head, sizeof head, 0));
     const variant *kind = find_variant(word_at(head, 0));
     if (!kind) {
         return CRL_FAIL(INVALID,

@@ -22,7 +22,7 @@ enum { CHECK_TOKENS = 1 << 16 }; /* read at a time by check */
 static crl_status open_shard(crl_token_shard *shard, const char *path, crl_token_layout_fn layout) {
     int fd;
     CRL_TRY(crl_alloc_text(&shard->path, path));
-    CRL_TRY(crl_data_file_open(&fd, &shard->facts, path));
+    CRL_TRY(crl_file_open(&fd, &shard->facts, path));
     crl_status status = shard->facts.st_size == 0
                             ? CRL_FAIL(INVALID, "%s: is empty, expected tokens", path)
                             : layout(shard, fd);
@@ -130,7 +130,7 @@ static bool same_file(const struct stat *a, const struct stat *b) {
 static crl_status reopen(int *out_fd, const crl_token_shard *shard) {
     struct stat facts;
     int fd;
-    CRL_TRY(crl_data_file_open(&fd, &facts, shard->path));
+    CRL_TRY(crl_file_open(&fd, &facts, shard->path));
     if (!same_file(&facts, &shard->facts)) {
         close(fd);
         return CRL_FAIL(IO, "%s: changed since it was opened", shard->path);
@@ -167,7 +167,7 @@ static crl_status read_tokens(const crl_token_shard *shard, int fd, int64_t firs
     const size_t bytes = (size_t)n * (size_t)shard->token_bytes;
     const int64_t offset = shard->header_bytes + first * shard->token_bytes;
     char *target = (char *)out + ((size_t)n * sizeof *out - bytes);
-    CRL_TRY(crl_data_file_read_at(fd, shard->path, target, bytes, offset));
+    CRL_TRY(crl_file_read_at(fd, shard->path, target, bytes, offset));
     if (shard->token_bytes == 2) {
         widen(out, n);
         return CRL_STATUS_OK;

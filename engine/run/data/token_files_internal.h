@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "engine/run/data/data_file.h"
+#include "engine/base/file.h"
 #include "engine/run/dataset.h"
 
 typedef struct crl_token_shard {

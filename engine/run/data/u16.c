@@ -11,7 +11,7 @@
 /* With no header to look at, the name decides; a .bin of llm.c begins with its magic number. */
 static bool recognise(const char *path, const unsigned char *head, size_t head_bytes) {
     static const unsigned char llmc[2][4] = {{0x88, 0xd8, 0x34, 0x01}, {0xa1, 0xd9, 0x34, 0x01}};
-    if (!crl_data_file_ends(path, ".bin")) {
+    if (!crl_file_name_ends(path, ".bin")) {
         return false;
     }
     return head_bytes < 4 || (memcmp(head, llmc[0], 4) != 0 && memcmp(head, llmc[1], 4) != 0);

@@ -4,7 +4,7 @@
 
 #include "engine/comm/comm.h"
 
-enum { CRL_TAG_CLOSING = CRL_TAG_COLLECTIVE | 0x0fffffff }; /* the end of the job */
+enum { CRL_TAG_CLOSING = CRL_TAG_COLLECTIVE | 0xffff }; /* the end of the job: no all-reduce's */
 
 /* Tries to move on. While not done, *peer is the rank waited for, *receiving the direction; *moved:
  * something happened, so the deadline starts anew. */

@@ -4,8 +4,10 @@
  *
  * Messages are MPI_Isend and MPI_Irecv on a communicator of our own and are moved on by MPI_Test;
  * nothing relies on MPI sending eagerly. Long messages travel in pieces of PIECE_BYTES, so that
- * counts fit MPI's int. MPI_THREAD_FUNNELED is enough: a rank's endpoint belongs to one thread, and
- * launch must be called by the thread that initialises MPI.
+ * counts fit MPI's int. Tags are turned so that their upper bits, the use, come last: what is
+ * counted from 0 stays small, and some MPIs (UCX: 2^23) take no larger ones. MPI_THREAD_FUNNELED is
+ * enough: a rank's endpoint belongs to one thread, and launch must be called by the thread that
+ * initialises MPI.
  *
  * Life of MPI: the first launch initialises it unless the caller has; a process may launch several
  * jobs one after the other; MPI_Finalize runs at the exit of the process. When a job has failed,
@@ -27,6 +29,7 @@
 #include "engine/comm/mpi_internal.h"
 
 enum { PIECE_BYTES = 1 << 28, IDLE_NS = 200000, REPORT_NS = 250000000 };
+enum { TAG_BITS = 30, USE_BITS = 2, COUNT_BITS = TAG_BITS - USE_BITS };
 
 static const char state_running[] = "carole: running";
 static const char state_rest[] = "carole: at rest";
@@ -109,9 +112,18 @@ static void put_ops(crl_endpoint *me, mpi_op *chain) {
     }
 }
 
+static int turned_tag(int tag) {
+    return (tag & ((1 << COUNT_BITS) - 1)) << USE_BITS | tag >> COUNT_BITS;
+}
+
 /* Starts piece after piece; what was started stays in the blocks, where `withdraw` finds it. */
 static crl_status post_pieces(crl_endpoint *me, const crl_request *what, char *data, size_t bytes,
                               mpi_op **out) {
+    const int peer = what->peer, tag = turned_tag(what->tag);
+    if (tag > me->largest_tag) {
+        return CRL_FAIL(UNSUPPORTED, "mpi: tag %d of a message is %d here, expected at most %d",
+                        what->tag, tag, me->largest_tag);
+    }
     mpi_op **link = out;
     do {
         CRL_TRY(take_op(me, link));
@@ -119,10 +131,9 @@ static crl_status post_pieces(crl_endpoint *me, const crl_request *what, char *d
         op->bytes = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
         op->receiving = what->receiving;
         const int count = (int)op->bytes;
-        const int rc =
-            what->receiving
-                ? MPI_Irecv(data, count, MPI_BYTE, what->peer, what->tag, me->data, &op->request)
-                : MPI_Isend(data, count, MPI_BYTE, what->peer, what->tag, me->data, &op->request);
+        const int rc = what->receiving
+                           ? MPI_Irecv(data, count, MPI_BYTE, peer, tag, me->data, &op->request)
+                           : MPI_Isend(data, count, MPI_BYTE, peer, tag, me->data, &op->request);
         CRL_TRY(crl_mpi_check(rc, what->receiving ? "MPI_Irecv" : "MPI_Isend"));
         data = op->bytes > 0 ? data + op->bytes : data;
         bytes -= op->bytes;
@@ -236,6 +247,11 @@ static crl_status mpi_allreduce(crl_endpoint *me, float *data, int64_t count) {
 
 /* What this rank alone can tell before the job begins. */
 static crl_status prepare(crl_endpoint *me, int ranks) {
+    const int least_tag = 32767; /* what every MPI takes */
+    const int *largest_tag = NULL;
+    int known = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest_tag, &known);
+    me->largest_tag = known ? *largest_tag : least_tag;
     MPI_Comm_rank(MPI_COMM_WORLD, &me->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &me->ranks);
     me->note.peer = -1;

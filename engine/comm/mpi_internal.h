@@ -45,6 +45,7 @@ typedef struct mpi_outgoing {
 struct crl_endpoint {
     MPI_Comm data, control;
     int rank, ranks;
+    int largest_tag; /* that this MPI takes */
     mpi_op *free;
     mpi_op_block *blocks;
     int idle_rounds; /* since something last happened */

@@ -5,7 +5,8 @@
  *
  * Every send is to be thought of as a rendezvous: it may complete only when its receive is posted.
  * Messages between the same two ranks with the same tag are matched in posting order; different
- * tags are independent. Calls never block. A rank's endpoint is used by one thread.
+ * tags are independent. Tags are below 2^30; a transport may refuse those whose lower 28 bits are
+ * large, with UNSUPPORTED. Calls never block. A rank's endpoint is used by one thread.
  *
  * A call that fails has aborted the job. Once a call has failed, or abort has returned, the
  * transport touches no memory of this rank's requests any more: only then may buffers of active

@@ -37,6 +37,19 @@ if(CRL_MPI_TARGET AND CRL_MPIRUN)
     crl_mpi_test(Tcp.3 ${mpirun} ${tcp} -n 3 ${program})
     crl_mpi_test(TcpNoEager.3 ${mpirun} ${tcp} ${no_eager} -n 3 ${program})
     crl_mpi_test(WithoutMpirun ${program})
+    # UCX takes tags below 2^23 only.
+    find_program(CRL_OMPI_INFO NAMES ompi_info)
+    if(CRL_OMPI_INFO AND NOT CRL_SANITIZE)
+        execute_process(COMMAND ${CRL_OMPI_INFO} --parsable OUTPUT_VARIABLE info)
+        if(info MATCHES "mca:pml:ucx:")
+            set(ucx ${CMAKE_COMMAND} -E env UCX_TLS=self,sm,tcp ${CRL_MPIRUN} --oversubscribe
+                    --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -n 3)
+            crl_mpi_test(SmallTags.3 ${ucx} ${program})
+            crl_mpi_fails(TagTooLarge
+                          "rank 1 ended with: unsupported: mpi: tag .*expected at most 8388607"
+                          ${ucx} ${program} tag 1)
+        endif()
+    endif()
 
     set(run ${mpirun} ${shared} -n 3 ${program})
     set(run_no_eager ${mpirun} ${shared} ${no_eager} -n 3 ${program})

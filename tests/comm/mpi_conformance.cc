@@ -96,6 +96,9 @@ crl_status misbehave(crl_comm *comm, const std::string &how, int culprit) {
     if (how == "fail") {
         return CRL_FAIL(IO, "disk %d is full", comm->rank);
     }
+    if (how == "tag") {
+        return crl_comm_send_wait(comm, right, CRL_TAG_USER | 1 << 27, data, 1, "activation 3");
+    }
     if (how == "exit") {
         exit(3);
     }

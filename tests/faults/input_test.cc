@@ -260,7 +260,7 @@ TEST_F(FaultsCheckpoint, OfAnotherModelOrOptimizer) {
     Refused(sets_ + Sets{{"run.resume", scratch_ / "tokens.bin"}}, "tokens.bin");
     Refused(sets_ + Sets{{"run.initialize", scratch_ / "nowhere"}}, "nowhere");
     Sets sgd = sets_ + resume + Sets{{"optimizer.type", "sgd"}, {"optimizer.momentum", "0.9"}};
-    Refused(sgd, "optimizer.safetensors");
+    Refused(sgd, "step-00000002");
     EXPECT_EQ(Contents(scratch_ / "run") == before, true) << "the run's files changed";
 }
 

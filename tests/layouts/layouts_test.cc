@@ -3,6 +3,8 @@
 // and compares the bits of all losses and of all parameters with those of one rank.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/layouts/job.h"
 
 namespace {
@@ -132,6 +134,65 @@ TEST_F(Layouts, LanesAreWhatDecidesTheBits) {
     Same(Gpt() + Sets{{"numerics.lanes", "8"}}, {Width(1, 8), Width(2, 3), Width(1, 2)});
 }
 
+// Measured costs give other cuts from run to run.
+TEST_F(Layouts, CutsByMeasuredCosts) {
+    const Sets profile = {{"train.profile", "true"}};
+    Same(Gpt(), {Width(2, 2) + profile, Width(4, 1) + profile + Schedule("interleaved")});
+}
+
+TEST_F(Layouts, ValidationLeavesTrainingAlone) {
+    const Sets validation = {{"data.validation", "[" + (scratch_ / "tokens.bin") + "]"},
+                             {"train.evaluate_every", "3"},
+                             {"train.evaluate_batch", "5"}};
+    Same(Gpt(), {validation, Width(2, 2) + validation, Width(4, 1) + validation});
+}
+
+// Whatever a user may write: widths, schedules, cuts, batches, lanes, buckets.
+TEST_F(Layouts, RandomOnes) {
+    constexpr int kRuns = 15, kLayouts = 3;
+    const uint32_t seed = 1;
+    std::mt19937 random(seed);
+    const auto one_of = [&random](std::initializer_list<const char *> texts) {
+        return std::string(texts.begin()[random() % texts.size()]);
+    };
+    const std::vector<std::string> nodes = {"drop",    "h0.ln1",      "h0.attn",      "h0.res1",
+                                            "h1.ln2",  "h1.mlp.gelu", "h2.attn.drop", "h2.mlp.proj",
+                                            "h3.res2", "lnf",         "head"};
+    for (int i = 0; i < kRuns; i++) {
+        const int micro_batch = 1 + int(random() % 3);
+        Sets base =
+            Gpt() + Sets{{"train.steps", "6"},
+                         {"train.global_batch", std::to_string(micro_batch + random() % 16)},
+                         {"train.micro_batch", std::to_string(micro_batch)},
+                         {"numerics.lanes", one_of({"4", "8", "16"})},
+                         {"data.shuffle", one_of({"true", "false"})},
+                         {"model.tied", one_of({"true", "false"})}};
+        std::vector<Sets> layouts;
+        for (int l = 0; l < kLayouts; l++) {
+            const int pipeline = 1 + int(random() % 4), data = 1 + int(random() % 4);
+            const std::string schedule = one_of({"gpipe", "1f1b", "interleaved"});
+            const int stages = pipeline * (schedule == "interleaved" ? 2 : 1);
+            Sets layout = Width(pipeline, data) + Schedule(schedule) +
+                          Sets{{"comm.bucket", one_of({"64", "1000", "64KiB", "4MiB"})},
+                               {"parallel.partitioner", one_of({"uniform", "balance"})}};
+            if (random() % 2 == 0) {
+                std::vector<std::string> cuts = nodes;
+                while (int(cuts.size()) >= stages) {
+                    cuts.erase(cuts.begin() + long(random() % cuts.size()));
+                }
+                std::string list;
+                for (const std::string &cut : cuts) {
+                    list += (list.empty() ? "" : ", ") + cut;
+                }
+                layout += Cuts("[" + list + "]");
+            }
+            layouts.push_back(layout);
+        }
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", run " + std::to_string(i));
+        Same(base, layouts);
+    }
+}
+
 // -- stop and resume ------------------------------------------------------------------------------
 
 class LayoutsResume : public Layouts {
@@ -210,6 +271,24 @@ TEST_F(LayoutsMlp, ValidationIsTheSameEverywhere) {
         EXPECT_EQ(other.result.evaluation.loss, one.result.evaluation.loss) << layout.Text();
         EXPECT_EQ(other.result.evaluation.accuracy, one.result.evaluation.accuracy);
         EXPECT_EQ(other.result.evaluation.samples, 203);
+    }
+}
+
+TEST_F(LayoutsMlp, CheckpointIsEvaluatedTheSameEverywhere) {
+    job::WriteImages(scratch_, 203);
+    Sets sets = Mlp(scratch_ / "images", scratch_ / "labels");
+    sets += {{"train.evaluate_steps", "0"}};
+    const job::Outcome one = Train(sets + Width(2, 2));
+    ASSERT_EQ(one.status, CRL_STATUS_OK) << one.message;
+    for (const Sets &layout : {Width(1, 1), Width(3, 1), Width(1, 4), Width(2, 2)}) {
+        const job::Settings settings(sets + layout);
+        crl_evaluation_report report = {};
+        ASSERT_EQ(crl_evaluate(&report, settings.get(), crl_builtins(), (scratch_ / "run").c_str()),
+                  CRL_STATUS_OK)
+            << crl_error_message();
+        EXPECT_EQ(report.loss, one.result.evaluation.loss) << layout.Text();
+        EXPECT_EQ(report.accuracy, one.result.evaluation.accuracy) << layout.Text();
+        EXPECT_EQ(report.step, 8);
     }
 }
 

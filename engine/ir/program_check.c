@@ -146,7 +146,7 @@ static bool check_message_order(checker *self, int position, int at) {
     return false;
 }
 
-/* Message m: SEND and RECV on their positions, once, and each waited for once. */
+/* Message m: SEND and RECV on their positions, and each waited for. */
 static bool check_message_parts(checker *self, const unsigned char *waits) {
     const crl_program *program = self->program;
     for (int m = 0; m < program->messages; m++) {
@@ -243,6 +243,25 @@ static crl_status run_checks(checker *self) {
     return bad ? CRL_STATUS_OK : check_progress(self);
 }
 
+/* Notes which forwards there are; false: an action is out of range. */
+static bool mark_forwards(const crl_program *program,
+                          bool *present /* (stages x micro_batches) */) {
+    for (int p = 0; p < program->positions; p++) {
+        const crl_action_list *list = &program->position[p];
+        for (int i = 0; i < list->count; i++) {
+            const crl_action *action = &list->action[i];
+            if (!crl_program_in_range(program, action)) {
+                return false;
+            }
+            if (action->kind == CRL_ACTION_FORWARD) {
+                present[(size_t)action->stage * (size_t)program->micro_batches +
+                        (size_t)action->micro_batch] = true;
+            }
+        }
+    }
+    return true;
+}
+
 /* With fewer actions than there are forwards, one is missing: found without the large tables, so
  * that a short garbage file with large numbers costs little. */
 static crl_status check_sparse(checker *self, bool *bad) {
@@ -257,20 +276,13 @@ static crl_status check_sparse(checker *self, bool *bad) {
         return CRL_STATUS_OK;
     }
     CRL_TRY(crl_alloc(&present, cells, sizeof *present));
-    for (int p = 0; p < program->positions; p++) {
-        const crl_action_list *list = &program->position[p];
-        for (int i = 0; i < list->count; i++) {
-            if (list->action[i].kind == CRL_ACTION_FORWARD) {
-                present[(size_t)list->action[i].stage * (size_t)program->micro_batches +
-                        (size_t)list->action[i].micro_batch] = true;
-            }
-        }
-    }
+    const bool in_range = mark_forwards(program, present);
     while (present[first]) {
         first++;
     }
     crl_free(present);
-    *bad = found(self, CRL_VERDICT_INVALID, -1, -1, "%zuF%zu is missing",
+    *bad = in_range &&
+           found(self, CRL_VERDICT_INVALID, -1, -1, "%zuF%zu is missing",
                  first / (size_t)program->micro_batches, first % (size_t)program->micro_batches);
     return CRL_STATUS_OK;
 }

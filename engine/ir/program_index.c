@@ -64,7 +64,7 @@ static int *slot_of(const program_index *index, const crl_program *program,
     return action->kind == CRL_ACTION_RECV ? &index->recv[action->message] : NULL;
 }
 
-static bool in_range(const crl_program *program, const crl_action *action) {
+bool crl_program_in_range(const crl_program *program, const crl_action *action) {
     if (action->kind < 0 || action->kind >= CRL_ACTION_KINDS || action->stage < 0 ||
         action->stage >= program->stages || action->micro_batch >= program->micro_batches) {
         return false;
@@ -98,7 +98,7 @@ static crl_status fill_tables(program_index *index, const crl_program *program,
         const crl_action_list *list = &program->position[p];
         for (int i = 0; i < list->count; i++) {
             const crl_action *action = &list->action[i];
-            if (!in_range(program, action)) {
+            if (!crl_program_in_range(program, action)) {
                 return mark(report, p, i,
                             CRL_FAIL(INVALID,
                                      "cell %d of position %d: stage %d micro-batch %d is out of "

@@ -25,6 +25,8 @@ typedef struct program_index {
     int *send, *recv;          /* (messages) number of the start, or -1 */
 } program_index;
 
+/* Whether the numbers of an action fit the program. */
+bool crl_program_in_range(const crl_program *program, const crl_action *action);
 /* INVALID: an action out of range, or twice; the report (may be NULL) marks it. */
 crl_status crl_program_index_create(program_index *out, const crl_program *program,
                                     crl_check_report *report);

@@ -313,6 +313,26 @@ out:
     return status;
 }
 
+static crl_status check_action(const crl_program *program, const crl_plan *plan, int position,
+                               const crl_action *action, bool forward_only) {
+    const int planned = plan->stage[action->stage].position;
+    char text[ACTION_TEXT_BYTES];
+    if (!is_compute(action->kind)) {
+        return CRL_FAIL(INVALID, "program: has %s already",
+                        crl_program_action_text(program, action, text));
+    }
+    if (planned != position) {
+        return CRL_FAIL(INVALID, "program: %s on position %d, the plan has stage %d on %d",
+                        crl_program_action_text(program, action, text), position, action->stage,
+                        planned);
+    }
+    if (forward_only && action->kind != CRL_ACTION_FORWARD) {
+        return CRL_FAIL(INVALID, "program: %s in a forward-only program",
+                        crl_program_action_text(program, action, text));
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status check_request(const crl_program *program, const crl_plan *plan,
                                 bool forward_only) {
     if (program->positions != plan->positions || program->stages != plan->stages) {
@@ -325,19 +345,7 @@ static crl_status check_request(const crl_program *program, const crl_plan *plan
     for (int p = 0; p < program->positions; p++) {
         const crl_action_list *list = &program->position[p];
         for (int i = 0; i < list->count; i++) {
-            const crl_action *action = &list->action[i];
-            char text[ACTION_TEXT_BYTES];
-            crl_program_action_text(program, action, text);
-            if (!is_compute(action->kind)) {
-                return CRL_FAIL(INVALID, "program: has %s already", text);
-            }
-            if (plan->stage[action->stage].position != p) {
-                return CRL_FAIL(INVALID, "program: %s on position %d, the plan has stage %d on %d",
-                                text, p, action->stage, plan->stage[action->stage].position);
-            }
-            if (forward_only && action->kind != CRL_ACTION_FORWARD) {
-                return CRL_FAIL(INVALID, "program: %s in a forward-only program", text);
-            }
+            CRL_TRY(check_action(program, plan, p, &list->action[i], forward_only));
         }
     }
     return CRL_STATUS_OK;

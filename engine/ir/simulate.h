@@ -32,7 +32,8 @@ CRL_NODISCARD crl_status crl_simulate(crl_simulation **out, const crl_program *p
 void crl_simulation_destroy(crl_simulation *simulation);
 
 /* The picture: one row per position, time to the right, F0 B0 ..., idle as dots. `width` columns at
- * the most (0: no limit). `mark` (may be NULL) highlights the action a check found. */
+ * the most (0: no limit). `config` NULL: every F, I and W takes 1. `mark` (may be NULL) highlights
+ * the action a check found. INVALID (times), NOMEM. */
 CRL_NODISCARD crl_status crl_program_print_grid(const crl_program *program,
                                                 const crl_simulation_config *config,
                                                 const crl_check_report *mark, int width, FILE *out);

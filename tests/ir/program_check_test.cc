@@ -96,6 +96,18 @@ TEST(IrProgramCheck, NamesWhatIsThereTwice) {
     EXPECT_STREQ(check("0F0,0B0,0W0").why, "0B0 beside 0W0, which is part of it");
 }
 
+TEST(IrProgramCheck, RefusesNumbersOutOfRange) {
+    const toy::program_ptr program = toy::parse("0F0,0F1,1F0\n");
+    for (const int stage : {-1, 2, 1 << 28}) {
+        program->position[0].action[1].stage = stage;
+        const crl_check_report report = check(program);
+        EXPECT_EQ(report.verdict, CRL_VERDICT_INVALID);
+        EXPECT_EQ(report.index, 1);
+        EXPECT_EQ(report.why, "cell 2 of position 0: stage " + std::to_string(stage) +
+                                  " micro-batch 1 is out of range");
+    }
+}
+
 TEST(IrProgramCheck, KeepsAStageOnOnePosition) {
     EXPECT_STREQ(check("0F0,0B0,1F1,1B1\n1F0,1B0,0F1,0B1").why,
                  "1F0 on position 1, but stage 1 is on position 0");

@@ -17,11 +17,14 @@ int crl_partition_stages(const crl_partition_request *request) {
     return request->stages < possible ? request->stages : possible;
 }
 
+/* Sums and squares of sums stay finite. */
+static const double largest_cost = 1e100;
+
 static crl_status check_costs(const char *name, const char *what, const double *cost, int units) {
     for (int j = 0; cost && j < units; j++) {
-        if (!isfinite(cost[j]) || cost[j] < 0) {
-            return CRL_FAIL(INVALID, "%s: %s of unit %d is %g, expected 0 or more", name, what, j,
-                            cost[j]);
+        if (!(cost[j] >= 0 && cost[j] <= largest_cost)) {
+            return CRL_FAIL(INVALID, "%s: %s of unit %d is %g, expected 0 to %g", name, what, j,
+                            cost[j], largest_cost);
         }
     }
     return CRL_STATUS_OK;
@@ -33,9 +36,9 @@ crl_status crl_partition_check_request(const char *name, const crl_partition_req
         return CRL_FAIL(INVALID, "%s: %d units, expected 1 to %d", name, units,
                         PARTITION_MAX_UNITS);
     }
-    if (stages < 1 || stages > PARTITION_MAX_STAGES) {
+    if (stages < 1 || stages > CRL_PARTITION_MAX_STAGES) {
         return CRL_FAIL(INVALID, "%s: %d stages, expected 1 to %d", name, stages,
-                        PARTITION_MAX_STAGES);
+                        CRL_PARTITION_MAX_STAGES);
     }
     const int possible = possible_stages(request);
     if (stages > possible && !request->fewer_stages) {

@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+enum { CRL_PARTITION_MAX_STAGES = 1024 };
+
 typedef struct crl_partition_request {
     int units;
     const double *compute_s;        /* (units) forward + backward of one micro-batch */
@@ -27,9 +29,9 @@ typedef struct crl_partition_request {
 
 typedef struct crl_partition {
     int stages;
-    int first[1024];      /* first unit of each stage */
-    double bottleneck_s;  /* largest stage or boundary time */
-    double peak_bytes;    /* largest stage memory */
+    int first[CRL_PARTITION_MAX_STAGES]; /* first unit of each stage */
+    double bottleneck_s;                 /* largest stage or boundary time */
+    double peak_bytes;                   /* largest stage memory */
 } crl_partition;
 
 typedef struct crl_partitioner {

@@ -138,6 +138,16 @@ TEST(PartitionBalance, SaysWhatWouldFit) {
         "least that would do is 11.18 GiB (12000000000 bytes)");
 }
 
+TEST(PartitionBalance, RefusesTimesWhoseSquaresOverflow) {
+    partition_case c;
+    c.time = {1e200, 1e200, 1e200};
+    c.stages = 2;
+    const crl_partition_request request = c.request();
+    crl_partition out = {};
+    EXPECT_EQ(crl_partitioner_balance.cut(&out, &request), CRL_STATUS_INVALID);
+    EXPECT_STREQ(crl_error_message(), "balance: time of unit 0 is 1e+200, expected 0 to 1e+100");
+}
+
 TEST(PartitionBalance, PrefersEvenStagesBelowTheBottleneck) {
     partition_case c;
     c.time = {5, 1, 1, 1, 1};

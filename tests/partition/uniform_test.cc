@@ -100,9 +100,11 @@ TEST(PartitionUniform, RefusesBadRequests) {
     c.stages = 2;
     c.time[1] = NAN;
     EXPECT_EQ(status(), CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(), "uniform: time of unit 1 is nan, expected 0 or more");
-    c.time[1] = -1;
-    EXPECT_EQ(status(), CRL_STATUS_INVALID);
+    EXPECT_STREQ(crl_error_message(), "uniform: time of unit 1 is nan, expected 0 to 1e+100");
+    for (const double wrong : {-1.0, 2e100, (double)INFINITY}) {
+        c.time[1] = wrong;
+        EXPECT_EQ(status(), CRL_STATUS_INVALID);
+    }
     c.time.clear();
     EXPECT_EQ(status(), CRL_STATUS_INVALID);
 }

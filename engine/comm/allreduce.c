@@ -16,6 +16,9 @@ const void *const crl_allreduce_algorithms[] = {
     NULL,
 };
 
+/* More than any memory holds; sizes made of it do not overflow. */
+static const int64_t most_elements = INT64_C(1) << 48;
+
 static crl_status check_lanes(const crl_allreduce_config *config) {
     const int lanes = config->lanes;
     if (lanes < 1 || lanes > CRL_MAX_LANES || (lanes & (lanes - 1)) != 0) {
@@ -46,11 +49,13 @@ crl_status crl_allreduce_check(const crl_allreduce_config *config) {
     if (config->channel < 0 || config->channel > 65533) {
         return CRL_FAIL(INVALID, "all-reduce: channel is %d, expected 0 to 65533", config->channel);
     }
-    if (config->max_count < 0 || config->segment_bytes < 0) {
-        return CRL_FAIL(INVALID,
-                        "all-reduce: max_count is %lld, segment_bytes %lld, expected 0 or "
-                        "more",
-                        (long long)config->max_count, (long long)config->segment_bytes);
+    if (config->max_count < 0 || config->max_count > most_elements) {
+        return CRL_FAIL(INVALID, "all-reduce: max_count is %lld, expected 0 to %lld",
+                        (long long)config->max_count, (long long)most_elements);
+    }
+    if (config->segment_bytes < 0) {
+        return CRL_FAIL(INVALID, "all-reduce: segment_bytes is %lld, expected 0 or more",
+                        (long long)config->segment_bytes);
     }
     CRL_TRY(check_lanes(config));
     return CRL_STATUS_OK;

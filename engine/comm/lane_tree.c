@@ -132,14 +132,11 @@ static crl_status tree_create(crl_allreduce **out, const crl_allreduce_config *c
     const int size = a->group.size;
     int foreign;
     count_nodes(config, &a->parts, &foreign);
-    const int64_t chunk = crl_chunk_most(config->max_count, size);
-    size_t elements;
-    CRL_TRY_OUT(crl_size_mul(&elements, (size_t)foreign, (size_t)chunk, "all-reduce"));
-    CRL_TRY_OUT(crl_size_mul(&elements, elements, sizeof(float), "all-reduce"));
-    CRL_TRY_OUT(crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, elements));
+    CRL_TRY_OUT(
+        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, tree_scratch_bytes(config)));
     CRL_TRY_OUT(crl_alloc(&a->part, (size_t)a->parts, sizeof *a->part));
     CRL_TRY_OUT(crl_alloc(&a->peer, (size_t)size, sizeof *a->peer));
-    lay_out_parts(a, chunk);
+    lay_out_parts(a, crl_chunk_most(config->max_count, size));
     *out = a;
     a = NULL;
 out:

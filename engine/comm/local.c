@@ -27,7 +27,12 @@
 #include "engine/base/thread.h"
 #include "engine/comm/transport.h"
 
-enum { BLOCK_OPS = 64, SPIN_NS = 3000, ROLL_CALL_STEP_NS = 1000000 };
+enum {
+    MOST_RANKS = 1024, /* a rank has queues for every other one */
+    BLOCK_OPS = 64,
+    SPIN_NS = 3000,
+    ROLL_CALL_STEP_NS = 1000000
+};
 
 typedef struct op {
     struct op *next; /* in a mailbox queue or in the free list */
@@ -422,9 +427,9 @@ static void run_threads(job *job, rank_start *start) {
 }
 
 static crl_status local_launch(int ranks, crl_rank_fn run, void *argument) {
-    if (ranks < 1) {
-        return CRL_FAIL(INVALID, "local transport: the job has %d ranks, expected at least 1",
-                        ranks);
+    if (ranks < 1 || ranks > MOST_RANKS) {
+        return CRL_FAIL(INVALID, "local transport: the job has %d ranks, expected 1 to %d", ranks,
+                        MOST_RANKS);
     }
     job *job = NULL;
     queue *queues = NULL;

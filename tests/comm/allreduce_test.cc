@@ -150,6 +150,9 @@ TEST(CommAllReduce, RefusesWhatMakesNoSense) {
         config.channel = 65534;
         EXPECT_EQ(algorithm->create(&allreduce, &config), CRL_STATUS_INVALID);
         config.channel = 0;
+        config.max_count = INT64_MAX;
+        EXPECT_EQ(algorithm->create(&allreduce, &config), CRL_STATUS_INVALID);
+        config.max_count = 10;
         ASSERT_EQ(algorithm->create(&allreduce, &config), CRL_STATUS_OK);
         float data[16] = {0};
         crl_lane_node node[2] = {{0, 2, data}, {2, 1, data}};

@@ -343,9 +343,13 @@ TEST(CommFaults, DestroyInFlightEndsTheJob) {
     EXPECT_EQ(out.said[1], "a layer failed");
 }
 
-TEST(CommFaults, LocalRefusesNoRanks) {
+TEST(CommFaults, LocalRefusesNoRanksAndTooMany) {
     EXPECT_EQ(launch(&crl_transport_local, 0, 0, [](crl_comm *) { return CRL_STATUS_OK; }),
               CRL_STATUS_INVALID);
+    EXPECT_EQ(launch(&crl_transport_local, 1025, 0, [](crl_comm *) { return CRL_STATUS_OK; }),
+              CRL_STATUS_INVALID);
+    EXPECT_STREQ(crl_error_message(),
+                 "local transport: the job has 1025 ranks, expected 1 to 1024");
 }
 
 TEST(CommLocal, SendCompletesOnlyWhenReceived) {

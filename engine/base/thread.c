@@ -5,6 +5,7 @@
 #include "engine/base/alloc.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdint.h>
 
 #include "engine/base/status.h"

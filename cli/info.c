@@ -7,6 +7,7 @@
 
 #include "engine/base/registry.h"
 #include "engine/base/thread.h"
+#include "engine/device/device.h"
 #include "engine/ir/layer.h"
 #include "engine/kernels/kernels.h"
 #include "engine/run/optimizer.h"
@@ -73,11 +74,13 @@ static void print_build(const crl_registries *registries) {
 }
 
 static void print_machine(void) {
-    char cpu[256], memory[32];
+    char cpu[256], offers[128], memory[32];
     cpu_name(cpu, sizeof cpu);
+    crl_device_cpu_describe(offers, sizeof offers);
     const double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     printf("\nthis machine\n");
     printf("  processor              %s\n", cpu);
+    printf("  vectors                %s\n", offers);
     printf("  cores                  %d\n", crl_cpu_count());
     printf("  memory                 %s\n", crl_cli_bytes(memory, bytes));
     const char *const path[] = {"/usr/bin/mpirun", "/usr/local/bin/mpirun"};

@@ -8,7 +8,6 @@
 
 #include "engine/base/alloc.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,12 +78,11 @@ crl_status crl_arena_text(crl_arena *arena, const char **out, const char *text) 
     return CRL_STATUS_OK;
 }
 
-crl_status crl_arena_format(crl_arena *arena, const char **out, const char *format, ...) {
-    va_list arguments, again;
-    va_start(arguments, format);
+crl_status crl_arena_vformat(crl_arena *arena, const char **out, const char *format,
+                             va_list arguments) {
+    va_list again;
     va_copy(again, arguments);
     const int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
     char *text = NULL;
     const crl_status status = length < 0
                                   ? CRL_FAIL(INVALID, "text: '%s' cannot be formatted", format)
@@ -94,6 +92,14 @@ crl_status crl_arena_format(crl_arena *arena, const char **out, const char *form
         *out = text;
     }
     va_end(again);
+    return status;
+}
+
+crl_status crl_arena_format(crl_arena *arena, const char **out, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const crl_status status = crl_arena_vformat(arena, out, format, arguments);
+    va_end(arguments);
     return status;
 }
 

@@ -83,17 +83,6 @@ crl_status crl_json_get_int(int64_t *out, const json_t *object, const char *key,
     return CRL_STATUS_OK;
 }
 
-crl_status crl_json_get_double(double *out, const json_t *object, const char *key,
-                               const char *what) {
-    const json_t *value;
-    CRL_TRY(find(&value, object, key, what));
-    if (!json_is_number(value)) {
-        return wrong_kind(value, key, what, "a number");
-    }
-    *out = json_number_value(value);
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_json_get_text(const char **out, const json_t *object, const char *key,
                              const char *what) {
     const json_t *value;

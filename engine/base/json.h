@@ -15,12 +15,11 @@ extern "C" {
  * "<what>:line:col: ...". *out is owned by the caller (json_decref). */
 CRL_NODISCARD crl_status crl_json_parse(json_t **out, const char *text, size_t bytes,
                                         const char *what);
+/* The same of a file. NOT_FOUND, IO, INVALID, NOMEM. */
 CRL_NODISCARD crl_status crl_json_load(json_t **out, const char *path);
 /* Typed members: INVALID "<what>: 'key' is a string, expected an integer". Texts are lent. */
 CRL_NODISCARD crl_status crl_json_get_int(int64_t *out, const json_t *object, const char *key,
                                           const char *what);
-CRL_NODISCARD crl_status crl_json_get_double(double *out, const json_t *object, const char *key,
-                                             const char *what);
 CRL_NODISCARD crl_status crl_json_get_text(const char **out, const json_t *object, const char *key,
                                            const char *what);
 

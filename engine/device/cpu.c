@@ -49,10 +49,9 @@ static const char *vector_extensions(void) {
 }
 
 void crl_device_cpu_describe(char *text, size_t text_bytes) {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const long l1_bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
     const long l2_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
     const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    snprintf(text, text_bytes, "%ld cores, %s, caches %ld KiB / %ld KiB / %ld MiB", cores,
-             vector_extensions(), l1_bytes / 1024, l2_bytes / 1024, l3_bytes / (1024 * 1024));
+    snprintf(text, text_bytes, "%s, caches %ld KiB / %ld KiB / %ld MiB", vector_extensions(),
+             l1_bytes / 1024, l2_bytes / 1024, l3_bytes / (1024 * 1024));
 }

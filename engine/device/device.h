@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device contract: where a rank's memory lives and how work on it is ordered. One rank = one device.
- * A NULL entry means: not needed on this device (work is synchronous, memory is the host's). */
+/* Device contract: where a rank's memory lives and how work on it is ordered. One rank = one
+ * device. A NULL entry means: not needed on this device (work is synchronous, memory is the
+ * host's). */
 #pragma once
 
 #include <stddef.h>
@@ -31,7 +32,7 @@ typedef struct crl_device {
 
 extern const crl_device crl_device_cpu;
 
-/* What the CPU offers, for `carole info`: vector extensions, caches. */
+/* What the CPU offers, for `carole info`: "avx512, caches 48 KiB / 2048 KiB / 105 MiB". Local. */
 void crl_device_cpu_describe(char *text, size_t text_bytes);
 
 #ifdef __cplusplus

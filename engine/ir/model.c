@@ -7,7 +7,6 @@
 #include "engine/ir/model_internal.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "engine/base/alloc.h"
 
@@ -30,20 +29,13 @@ void crl_model_destroy(crl_model *model) {
 }
 
 const char *crl_model_text(crl_model *model, const char *format, ...) {
-    va_list arguments, again;
-    char *text = NULL;
+    const char *text = NULL;
+    va_list arguments;
     va_start(arguments, format);
-    va_copy(again, arguments);
-    const int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    if (length < 0 ||
-        crl_arena_alloc(&model->arena, &text, (size_t)length + 1, 1) != CRL_STATUS_OK) {
+    if (crl_arena_vformat(&model->arena, &text, format, arguments) != CRL_STATUS_OK) {
         model->exhausted = true;
-        text = NULL;
-    } else {
-        vsnprintf(text, (size_t)length + 1, format, again);
     }
-    va_end(again);
+    va_end(arguments);
     return text;
 }
 

@@ -3,7 +3,6 @@
 #include "engine/tensor/tensor.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "engine/base/alloc.h"
 
@@ -36,21 +35,6 @@ const char *crl_dtype_name(crl_dtype dtype) {
 
 const char *crl_dtype_safetensors_name(crl_dtype dtype) {
     return row_of(dtype)->safetensors_name;
-}
-
-crl_status crl_dtype_parse(crl_dtype *out, const char *name) {
-    char known[128];
-    size_t used = 0;
-    for (int i = 0; i < CRL_DTYPE_COUNT; i++) {
-        if (strcmp(name, dtype_rows[i].name) == 0 ||
-            strcmp(name, dtype_rows[i].safetensors_name) == 0) {
-            *out = (crl_dtype)i;
-            return CRL_STATUS_OK;
-        }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                 dtype_rows[i].name);
-    }
-    return CRL_FAIL(INVALID, "element type is '%s', expected one of %s", name, known);
 }
 
 crl_shape crl_shape_make(int dimensions, const int64_t *size) {

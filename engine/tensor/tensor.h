@@ -36,21 +36,24 @@ typedef struct crl_tensor_spec {
     crl_shape shape;
 } crl_tensor_spec;
 
+/* Bytes of one element; 0 for what is no element type. */
 size_t crl_dtype_bytes(crl_dtype dtype);
-/* "f32", "i32", ... and the safetensors spelling "F32", "I32". */
+/* "f32", "i32", ... and the safetensors spelling "F32", "I32"; "?" for what is none. */
 const char *crl_dtype_name(crl_dtype dtype);
 const char *crl_dtype_safetensors_name(crl_dtype dtype);
-/* From either spelling; INVALID lists the known ones. */
-CRL_NODISCARD crl_status crl_dtype_parse(crl_dtype *out, const char *name);
 
+/* `size`: (dimensions), at most CRL_MAX_DIMENSIONS. */
 crl_shape crl_shape_make(int dimensions, const int64_t *size);
 /* CRL_SHAPE(B, T, C) */
 #define CRL_SHAPE(...)                                                                             \
     crl_shape_make((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                      \
                    (const int64_t[]){__VA_ARGS__})
+/* The same dimensions with the same sizes. */
 bool crl_shape_equal(const crl_shape *a, const crl_shape *b);
-/* Product of the sizes from dimension `first` up to, not including, `last`. */
+/* Product of the sizes from dimension `first` up to, not including, `last`. Cannot overflow once
+ * crl_tensor_bytes has accepted the shape. */
 int64_t crl_shape_product(const crl_shape *shape, int first, int last);
+/* Product of all sizes; 1 for a scalar. */
 int64_t crl_shape_elements(const crl_shape *shape);
 /* INVALID when a size is negative or the byte count overflows; `what` begins the message. */
 CRL_NODISCARD crl_status crl_tensor_bytes(size_t *out, const crl_tensor_spec *spec,

@@ -11,24 +11,13 @@ crl_shape shape(std::initializer_list<int64_t> size) {
     return crl_shape_make((int)size.size(), size.begin());
 }
 
-TEST(TensorDtype, NamesParseBack) {
-    for (int i = 0; i < CRL_DTYPE_COUNT; i++) {
-        crl_dtype dtype = CRL_DTYPE_COUNT;
-        ASSERT_EQ(crl_dtype_parse(&dtype, crl_dtype_name((crl_dtype)i)), CRL_STATUS_OK);
-        EXPECT_EQ(dtype, i);
-        ASSERT_EQ(crl_dtype_parse(&dtype, crl_dtype_safetensors_name((crl_dtype)i)), CRL_STATUS_OK);
-        EXPECT_EQ(dtype, i);
-    }
+TEST(TensorDtype, HaveNamesAndSizes) {
+    EXPECT_STREQ(crl_dtype_name(CRL_DTYPE_BF16), "bf16");
+    EXPECT_STREQ(crl_dtype_safetensors_name(CRL_DTYPE_I64), "I64");
+    EXPECT_STREQ(crl_dtype_name(CRL_DTYPE_COUNT), "?");
+    EXPECT_EQ(crl_dtype_bytes(CRL_DTYPE_COUNT), 0u);
     EXPECT_EQ(crl_dtype_bytes(CRL_DTYPE_F64), 8u);
     EXPECT_EQ(crl_dtype_bytes(CRL_DTYPE_BF16), 2u);
-}
-
-TEST(TensorDtype, RejectsUnknownNames) {
-    crl_dtype dtype = CRL_DTYPE_F64;
-    EXPECT_EQ(crl_dtype_parse(&dtype, "f8"), CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(), "element type is 'f8', expected one of f32, i32, f64, u8, "
-                                      "u16, i64, bf16, f16");
-    EXPECT_EQ(dtype, CRL_DTYPE_F64);
 }
 
 TEST(TensorShape, ProductsAndEquality) {

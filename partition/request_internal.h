@@ -6,8 +6,8 @@
 
 enum { PARTITION_MAX_UNITS = 65536 };
 
-/* INVALID: sizes out of range, costs negative or beyond 1e100, more stages than the chain can be cut
- * into (unless fewer will do). `name` begins the message. */
+/* INVALID: sizes out of range, costs negative or beyond 1e100, more stages than the chain can be
+ * cut into (unless fewer will do). `name` begins the message. */
 crl_status crl_partition_check_request(const char *name, const crl_partition_request *request);
 /* The number of stages to look for: fewer than asked where fewer will do and no more are possible.
  */

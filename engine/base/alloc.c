@@ -35,7 +35,9 @@ crl_alloc_watch *crl_alloc_attached(void) {
     return attached;
 }
 
-int64_t crl_alloc_thread_count(void) { return thread_count; }
+int64_t crl_alloc_thread_count(void) {
+    return thread_count;
+}
 
 /* Counts one request against fail_at; true when it is the one that has to fail. */
 static bool must_fail(crl_alloc_watch *watch) {

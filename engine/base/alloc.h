@@ -37,6 +37,7 @@ typedef struct crl_alloc_watch {
 
 /* Attaches the calling thread to `watch` (NULL detaches); returns the previous one. */
 crl_alloc_watch *crl_alloc_attach(crl_alloc_watch *watch);
+/* The calling thread's watch, or NULL. Lends. */
 crl_alloc_watch *crl_alloc_attached(void);
 /* Successful allocations of the calling thread since it began, whatever it was attached to. */
 int64_t crl_alloc_thread_count(void);
@@ -50,10 +51,11 @@ CRL_NODISCARD crl_status crl_alloc(void *out, size_t count, size_t size_bytes);
 /* Grows or shrinks *in_out; new elements are zeroed; on NOMEM the old memory stays valid. */
 CRL_NODISCARD crl_status crl_realloc(void *in_out, size_t old_count, size_t new_count,
                                      size_t size_bytes);
-/* A copy of `text`; NULL text gives NULL. */
+/* A copy of `text`, owned by the caller; NULL text gives NULL. NOMEM. */
 CRL_NODISCARD crl_status crl_alloc_text(char **out, const char *text);
-/* A formatted copy. */
+/* A formatted text, owned by the caller. NOMEM; INVALID when the format fails. */
 CRL_NODISCARD crl_status crl_alloc_format(char **out, const char *format, ...) CRL_PRINTF(2, 3);
+/* Gives back what the functions above made, from any thread; NULL is fine. */
 void crl_free(void *memory);
 
 /* a × b and a + b, INVALID "<what>: size overflows" when they do not fit. */

@@ -61,6 +61,7 @@ CRL_NODISCARD crl_status crl_config_parse(crl_config_source *source,
  * later, when values are checked against each other. */
 const char *crl_config_where(const crl_config_source *source, const char *key, char *text,
                              size_t text_bytes);
+/* Frees what `source` holds, and with it the texts in the sections' structs. */
 void crl_config_fini(crl_config_source *source);
 
 /* The reference of all sections as Markdown (docs/config.md is made from it). */

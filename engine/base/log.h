@@ -25,6 +25,8 @@ typedef struct crl_log {
     int rank;            /* prefix; -1: none */
 } crl_log;
 
+/* Formats, and hands the sink one line after the other. Never fails; what is longer than an error
+ * record is cut. */
 void crl_log_write(const crl_log *log, crl_log_level level, const char *format, ...)
     CRL_PRINTF(3, 4);
 /* "[rank 3] warning: text\n" into `text`: the one format every sink uses. */

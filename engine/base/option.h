@@ -54,12 +54,13 @@ extern const crl_option_type crl_option_choice; /* int: index into choices */
 extern const crl_option_type crl_option_bytes;  /* int64_t: 4096, 64KiB, 1.5GiB, 10MB */
 extern const crl_option_type crl_option_list;   /* crl_text_list */
 
-/* Fills `options` with every default; rows without one are left zero. */
+/* Fills `options` with every default; rows without one are left alone. INVALID, NOMEM. */
 CRL_NODISCARD crl_status crl_option_defaults(const crl_option *table, crl_arena *arena,
                                              void *options);
-/* The row called `name`, or NULL. */
+/* The row called `name`, or NULL. Lends. */
 const crl_option *crl_option_find(const crl_option *table, const char *name);
-/* Parses `text` into its field. The message starts with the option's name. */
+/* Parses `text` into its field. INVALID: the message starts with the option's name; NOT_FOUND: with
+ * the nearest one; NOMEM. */
 CRL_NODISCARD crl_status crl_option_set(const crl_option *table, const char *name, const char *text,
                                         crl_arena *arena, void *options);
 /* Prints the table: name, default, help, one per line, each prefixed. */

@@ -57,9 +57,11 @@ const char *crl_status_name(crl_status status);
 const crl_error *crl_error_get(void);
 /* Shorthand for crl_error_get()->message. */
 const char *crl_error_message(void);
+/* Empties this thread's record: status OK, no message. */
 void crl_error_clear(void);
 /* Rank written into the failures this thread records from now on; -1 = none. */
 void crl_error_set_rank(int rank);
+/* That rank, for threads that are to inherit it. */
 int crl_error_rank(void);
 /* Replaces this thread's record, e.g. with that of the rank that failed first. */
 void crl_error_set(const crl_error *error);
@@ -68,6 +70,7 @@ void crl_error_set(const crl_error *error);
  * constant, so that the compiler sees that a failing function returns no success. */
 void crl_error_fail(crl_status status, const char *file, int line, const char *format, ...)
     CRL_PRINTF(4, 5);
+/* Notes a place the failure passes through; those beyond CRL_ERROR_FRAMES are dropped. */
 void crl_error_add_frame(const char *file, int line);
 
 /* return CRL_FAIL(INVALID, "linear %s: input last dimension is %d, expected %d", ...); */

@@ -77,7 +77,7 @@ extern const crl_allreduce_algorithm crl_allreduce_halving; /* recursive halving
 /* NULL-terminated, for crl_registry_find. */
 extern const void *const crl_allreduce_algorithms[];
 
-/* progress until done, with the deadline. */
+/* Blocking: progress until done, with the deadline. TIMEOUT as crl_comm_wait. */
 CRL_NODISCARD crl_status crl_allreduce_wait(const crl_allreduce_algorithm *algorithm,
                                             crl_allreduce *allreduce, crl_comm *comm,
                                             const char *what);
@@ -91,8 +91,11 @@ CRL_NODISCARD crl_status crl_lane_push(crl_lane_node *node, int *nodes, int lane
 /* Most nodes that lanes first..last-1 leave on the stack at any time (buffers needed). */
 int crl_lane_stack_depth(int first, int last);
 
-/* Blocking, Collective: group. */
+/* What follows is blocking. Collective: group. Fails as the messages of comm.h do. */
+
+/* Returns when all members have called it. */
 CRL_NODISCARD crl_status crl_barrier(const crl_group *group);
+/* `bytes` of member `root` to all. INVALID: root. */
 CRL_NODISCARD crl_status crl_broadcast(const crl_group *group, int root, void *data, size_t bytes);
 /* Every member gives `bytes` at data + me·bytes and gets all of them. Ring. */
 CRL_NODISCARD crl_status crl_all_gather(const crl_group *group, void *data, size_t bytes);

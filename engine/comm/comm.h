@@ -27,11 +27,19 @@ enum {
     CRL_TAG_USER = 2 << 28
 };
 
+/*
+ * Any call below may fail with COMM (transport, sizes that differ), ABORTED (another rank has
+ * failed), UNSUPPORTED (tag) or NOMEM; a failure has ended the job on all ranks.
+ */
+
+/* Starts a message of `bytes` to `peer`; never blocks. `data` and `request`, which must be at rest,
+ * stay the caller's but untouched until done. INVALID: peer, tag, or a request in use. */
 CRL_NODISCARD crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const void *data,
                                        size_t bytes, crl_request *request);
+/* Posts its receive, of exactly as many bytes; likewise. */
 CRL_NODISCARD crl_status crl_comm_recv(crl_comm *comm, int peer, int tag, void *data, size_t bytes,
                                        crl_request *request);
-/* An inactive request is done. */
+/* Moves traffic on; *done: the request is complete and at rest. An inactive one is done. */
 CRL_NODISCARD crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done);
 /* Called while waiting, to move other work on (pending all-reduces); may be NULL. */
 typedef crl_status (*crl_progress_fn)(void *argument);
@@ -40,7 +48,7 @@ typedef crl_status (*crl_progress_fn)(void *argument);
  * answer". */
 CRL_NODISCARD crl_status crl_comm_wait(crl_comm *comm, crl_request *request, const char *what,
                                        crl_progress_fn progress, void *argument);
-/* send + recv + both waits */
+/* Blocking: starts the message and waits for it. */
 CRL_NODISCARD crl_status crl_comm_send_wait(crl_comm *comm, int peer, int tag, const void *data,
                                             size_t bytes, const char *what);
 CRL_NODISCARD crl_status crl_comm_recv_wait(crl_comm *comm, int peer, int tag, void *data,

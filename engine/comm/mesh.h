@@ -21,6 +21,7 @@ typedef struct crl_coordinates {
 
 /* INVALID "layout needs 2 x 4 x 1 = 8 ranks, the job has 6". */
 CRL_NODISCARD crl_status crl_mesh_check(const crl_mesh *mesh, int ranks);
+/* Local, pure; the arguments must lie within the mesh. */
 int crl_mesh_rank(const crl_mesh *mesh, crl_coordinates at);
 crl_coordinates crl_mesh_coordinates(const crl_mesh *mesh, int rank);
 

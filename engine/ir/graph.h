@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layer graph: nodes in the order they were described (a topological order, by construction),
- * values (node outputs) with all their consumers, and parameters with all their uses. Built once per
- * micro-batch size; immutable.
+ * values (node outputs) with all their consumers, and parameters with all their uses. Built once
+ * per micro-batch size; immutable.
  */
 #pragma once
 
@@ -13,8 +13,9 @@
 extern "C" {
 #endif
 
-/* The descriptor list behind carole.h. */
+/* The descriptor list behind carole.h, empty at first. NOMEM. */
 CRL_NODISCARD crl_status crl_model_create(crl_model **out);
+/* NULL is fine. */
 void crl_model_destroy(crl_model *model);
 
 typedef struct crl_consumer {
@@ -69,10 +70,12 @@ typedef struct crl_graph {
  * shapes equal. */
 CRL_NODISCARD crl_status crl_graph_build(crl_graph **out, const crl_model *model,
                                          const void *const *layers, int64_t batch);
+/* NULL is fine. */
 void crl_graph_destroy(crl_graph *graph);
 /* Index of the node called `name`, or -1. */
 int crl_graph_find(const crl_graph *graph, const char *name);
-int64_t crl_graph_param_elements(const crl_graph *graph); /* tied ones once */
+/* Elements of all parameters, tied ones once. */
+int64_t crl_graph_param_elements(const crl_graph *graph);
 /* Every node with its type, shapes, parameters: a table as text, for `carole plan`. */
 void crl_graph_print(const crl_graph *graph, FILE *out);
 

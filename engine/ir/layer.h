@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layer contract. A layer is one `const crl_layer` table: pure shape inference, preparation, and
- * forward / backward functions that are handed all their memory. Nothing here knows stages, ranks or
- * schedules. All functions see one micro-batch; a batch dimension B comes first in every tensor.
+ * forward / backward functions that are handed all their memory. Nothing here knows stages, ranks
+ * or schedules. All functions see one micro-batch; a batch dimension B comes first in every tensor.
  */
 #pragma once
 
@@ -39,9 +39,9 @@ typedef struct crl_layer_cost {
 
 /* What a layer instance is. The upper part is given to `infer`, which fills the rest. */
 typedef struct crl_layer_spec {
-    const char *node;        /* name, for messages */
-    const void *options;     /* parsed by the layer's table */
-    int64_t batch;           /* B, samples of a micro-batch */
+    const char *node;    /* name, for messages */
+    const void *options; /* parsed by the layer's table */
+    int64_t batch;       /* B, samples of a micro-batch */
     int inputs;
     crl_tensor_spec input[CRL_LAYER_MAX_INPUTS];
 
@@ -62,10 +62,10 @@ typedef struct crl_layer_spec {
 typedef struct crl_call_position {
     uint64_t seed;
     uint32_t step;
-    uint32_t node;          /* index in the whole graph */
-    int64_t first_sample;   /* of this micro-batch in the global batch */
-    int64_t valid_samples;  /* <= B; the rest is padding that must not count in the loss */
-    bool training;          /* false: dropout passes through */
+    uint32_t node;         /* index in the whole graph */
+    int64_t first_sample;  /* of this micro-batch in the global batch */
+    int64_t valid_samples; /* <= B; the rest is padding that must not count in the loss */
+    bool training;         /* false: dropout passes through */
 } crl_call_position;
 
 /* Everything one call of forward or backward may touch. */
@@ -75,12 +75,12 @@ typedef struct crl_layer_call {
     const crl_kernels *kernels;
     crl_stream *stream;
     crl_call_position at;
-    const void *x[CRL_LAYER_MAX_INPUTS];  /* NULL in backward where not declared as needed */
-    void *y[CRL_LAYER_MAX_OUTPUTS];       /* NULL in backward where not declared as needed */
+    const void *x[CRL_LAYER_MAX_INPUTS]; /* NULL in backward where not declared as needed */
+    void *y[CRL_LAYER_MAX_OUTPUTS];      /* NULL in backward where not declared as needed */
     const float *w[CRL_LAYER_MAX_PARAMS];
     void *save[CRL_LAYER_MAX_SAVED];
-    const float *dy[CRL_LAYER_MAX_OUTPUTS]; /* NULL: that output has no gradient */
-    float *dx[CRL_LAYER_MAX_INPUTS];        /* NULL: not wanted */
+    const float *dy[CRL_LAYER_MAX_OUTPUTS];   /* NULL: that output has no gradient */
+    float *dx[CRL_LAYER_MAX_INPUTS];          /* NULL: not wanted */
     bool dx_accumulate[CRL_LAYER_MAX_INPUTS]; /* false: dx = ..., true: dx += ... */
     float *dw[CRL_LAYER_MAX_PARAMS];
     bool dw_accumulate; /* false: dw = ... (first micro-batch of a lane), true: dw += ... */
@@ -103,7 +103,8 @@ typedef struct crl_layer {
     bool is_loss;  /* ends the graph: no outputs; fills call->loss; backward starts here */
     /* Pure: checks input specs and options, fills the spec. INVALID "linear fc: ...". */
     crl_status (*infer)(crl_layer_spec *spec);
-    /* Creates primitives; scratch_bytes[phase] is what calls will need. NULL: no state, no scratch. */
+    /* Creates primitives; scratch_bytes[phase] is what calls will need. NULL: no state, no scratch.
+     */
     crl_status (*prepare)(const crl_layer_spec *spec, const crl_layer_env *env, void **state,
                           size_t scratch_bytes[CRL_PHASES]);
     void (*release)(void *state);
@@ -117,7 +118,8 @@ typedef struct crl_layer {
     crl_status (*backward)(const crl_layer_call *call);
     /* How parameters split over tensor shards: the dimension of each to cut, -1 none. NULL: the
      * layer is replicated on every shard. */
-    crl_status (*shard)(const crl_layer_spec *spec, int shards, int dimension[CRL_LAYER_MAX_PARAMS]);
+    crl_status (*shard)(const crl_layer_spec *spec, int shards,
+                        int dimension[CRL_LAYER_MAX_PARAMS]);
 } crl_layer;
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Partitioner contract: a pure function from costs to cuts. The units are the graph's nodes in order
- * (or anything else that forms a chain).
+ * Partitioner contract: a pure function from costs to cuts. The units are the graph's nodes in
+ * order (or anything else that forms a chain).
  */
 #pragma once
 

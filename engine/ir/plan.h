@@ -2,9 +2,10 @@
 /*
  * A plan: which nodes form which stage, where stages sit, and which values travel between them.
  *
- * A value that crosses cuts goes from stage to consuming stage to consuming stage (the *chain* of the
- * value): forward a -> b -> c, gradients c -> b -> a, each stage adding its own contributions to what
- * it received. That is the order of additions of a single stage, so any cut gives the same bits.
+ * A value that crosses cuts goes from stage to consuming stage to consuming stage (the *chain* of
+ * the value): forward a -> b -> c, gradients c -> b -> a, each stage adding its own contributions
+ * to what it received. That is the order of additions of a single stage, so any cut gives the same
+ * bits.
  */
 #pragma once
 
@@ -38,9 +39,10 @@ typedef struct crl_plan {
 } crl_plan;
 
 /* `first_node[s]` begins stage s; stage s sits on position s % positions. INVALID: empty stage,
- * stages not a multiple of positions, cuts out of order. */
+ * stages not a multiple of positions, cuts out of order. `graph` must outlive the plan. */
 CRL_NODISCARD crl_status crl_plan_create(crl_plan **out, const crl_graph *graph, int positions,
                                          int stages, const int *first_node, int replicas);
+/* NULL is fine. */
 void crl_plan_destroy(crl_plan *plan);
 /* The stage that holds `node`. */
 int crl_plan_stage_of(const crl_plan *plan, int node);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program: per pipeline position, an ordered list of actions. A schedule emits compute actions
- * only; crl_program_add_messages inserts the messages; check, simulate, view and the executor read it.
+ * only; crl_program_add_messages inserts the messages; check, simulate, view and the executor read
+ * it.
  *
  * Text form (the CSV notation of PyTorch's pipelining [pytorch24]): one row per position, cells
  * `<stage><action><micro-batch>`: 0F3 1B0 2I5 2W5, empty cell = idle. Messages are written
@@ -38,10 +39,10 @@ typedef struct crl_action {
 
 /* One transfer of one edge for one micro-batch. */
 typedef struct crl_message {
-    int edge;        /* of the plan */
-    bool gradient;   /* runs against the edge */
+    int edge;      /* of the plan */
+    bool gradient; /* runs against the edge */
     int micro_batch;
-    int from, to;    /* positions; equal: both stages on one device, a local copy */
+    int from, to; /* positions; equal: both stages on one device, a local copy */
     size_t bytes;
 } crl_message;
 
@@ -57,9 +58,12 @@ typedef struct crl_program {
     crl_message *message;
 } crl_program;
 
+/* A program without actions. INVALID: a size below 1 or too large; NOMEM. */
 CRL_NODISCARD crl_status crl_program_create(crl_program **out, int positions, int stages,
                                             int micro_batches);
+/* NULL is fine. */
 void crl_program_destroy(crl_program *program);
+/* Adds a compute action to the end of a position's list. INVALID: out of range; NOMEM. */
 CRL_NODISCARD crl_status crl_program_append(crl_program *program, int position,
                                             crl_action_kind kind, int stage, int micro_batch);
 
@@ -70,7 +74,11 @@ CRL_NODISCARD crl_status crl_program_parse(crl_program **out, const char *name, 
 /* Writes it back; compute actions only unless `messages`. */
 void crl_program_write(const crl_program *program, bool messages, FILE *out);
 
-typedef enum crl_verdict { CRL_VERDICT_VALID = 0, CRL_VERDICT_INVALID, CRL_VERDICT_DEADLOCK } crl_verdict;
+typedef enum crl_verdict {
+    CRL_VERDICT_VALID = 0,
+    CRL_VERDICT_INVALID,
+    CRL_VERDICT_DEADLOCK
+} crl_verdict;
 
 /* What the checker found: the action it stumbled on, and why, in one line. */
 typedef struct crl_check_report {
@@ -80,10 +88,10 @@ typedef struct crl_check_report {
 } crl_check_report;
 
 /*
- * Invalid: an action missing, twice, on two positions, B beside I/W. Deadlock: some action can never
- * run, given F(s) after F(s-1), B/I(s) after F(s) and B/I(s+1), W after I, and each position's order;
- * when the program has messages, additionally with every send a rendezvous: WAIT_SEND and WAIT_RECV
- * complete only when both SEND and RECV have been reached.
+ * Invalid: an action missing, twice, on two positions, B beside I/W. Deadlock: some action can
+ * never run, given F(s) after F(s-1), B/I(s) after F(s) and B/I(s+1), W after I, and each
+ * position's order; when the program has messages, additionally with every send a rendezvous:
+ * WAIT_SEND and WAIT_RECV complete only when both SEND and RECV have been reached.
  */
 void crl_program_check(const crl_program *program, crl_check_report *report);
 /* The same as a failure: INVALID "schedule: ...". */

@@ -21,14 +21,16 @@ typedef struct crl_simulation_config {
 
 typedef struct crl_simulation {
     double makespan_s;
-    double *busy_s;          /* (P) */
-    double **start_s;        /* (P)(actions of the position); end = start + duration */
-    double bubble;           /* 1 - sum busy / (P · makespan) */
+    double *busy_s;   /* (P) */
+    double **start_s; /* (P)(actions of the position); end = start + duration */
+    double bubble;    /* 1 - sum busy / (P · makespan) */
 } crl_simulation;
 
-/* Times a valid program (with messages: their cost too; without: dependencies cost nothing). */
+/* Times a program (with messages: their cost too; without: dependencies cost nothing). INVALID: a
+ * program that the checker refuses, times below 0 or infinite; NOMEM. */
 CRL_NODISCARD crl_status crl_simulate(crl_simulation **out, const crl_program *program,
                                       const crl_simulation_config *config);
+/* NULL is fine. */
 void crl_simulation_destroy(crl_simulation *simulation);
 
 /* The picture: one row per position, time to the right, F0 B0 ..., idle as dots. `width` columns at

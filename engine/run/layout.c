@@ -113,6 +113,20 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
+/* A partitioner knows no files: says where the cuts it refuses were given. */
+static crl_status cut(crl_partition *out, const crl_partitioner *partitioner,
+                      const crl_partition_request *request, const crl_settings *settings) {
+    char at[512], message[1024];
+    const crl_status status = partitioner->cut(out, request);
+    if (status != CRL_STATUS_INVALID || request->cuts.count == 0) {
+        CRL_TRY(status);
+        return CRL_STATUS_OK;
+    }
+    snprintf(message, sizeof message, "%s", crl_error_message());
+    return CRL_FAIL(INVALID, "%s: %s",
+                    crl_config_where(&settings->source, "parallel.cuts", at, sizeof at), message);
+}
+
 static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
     crl_status status = CRL_STATUS_OK;
     const crl_settings *s = layout->settings;
@@ -140,7 +154,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                                (double)s->parallel.memory_limit_bytes,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
-    CRL_TRY_OUT(((const crl_partitioner *)found)->cut(&layout->partition, &request));
+    CRL_TRY_OUT(cut(&layout->partition, found, &request, s));
     for (int i = 0; i < (int)stages; i++) {
         first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
     }

@@ -35,6 +35,9 @@ typedef struct crl_optimizer {
     /* How many state arrays these options need, and their names ("m", "v"): checkpoint keys are
      * "<parameter>.<state>". */
     int (*states)(const void *options, const char *name[CRL_OPTIMIZER_MAX_STATES]);
+    /* Do the options agree with each other? Called when they are loaded. INVALID; *out_option is
+     * then the one to blame, and the message does not name it. NULL: they always do. */
+    crl_status (*check)(const void *options, const char **out_option);
     crl_status (*update)(const crl_optimizer_call *call);
 } crl_optimizer;
 

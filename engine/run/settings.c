@@ -2,6 +2,8 @@
 /* The option tables of all sections, and the checks that need more than one value. */
 #include "engine/run/settings.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
@@ -36,7 +38,7 @@ static const crl_option data_table[] = {
          "dataset format, or auto: by content (carole info lists them)"),
     DATA(crl_option_bool, shuffle, "shuffle", "true", "a new order of samples every epoch"),
     DATA(crl_option_text, tokenizer, "tokenizer", "none",
-         "how generate reads text: none, bytes, gpt2"),
+         "how generate reads text (carole info lists them), or none"),
     DATA(crl_option_text, tokenizer_path, "tokenizer_path", "", "rank file of the gpt2 tokenizer"),
     {0}};
 
@@ -50,9 +52,9 @@ static const crl_option parallel_table[] = {
     PARALLEL(crl_option_int, virtual_stages, "virtual_stages", "1", 1, 1024,
              "stages per device (schedule interleaved)"),
     PARALLEL(crl_option_text, schedule, "schedule", "1f1b", 0, 0,
-             "order of the micro-batches: gpipe, 1f1b, interleaved"),
+             "order of the micro-batches (carole info lists them)"),
     PARALLEL(crl_option_text, partitioner, "partitioner", "balance", 0, 0,
-             "who cuts the layers into stages: uniform, manual, balance"),
+             "who cuts the layers into stages (carole info lists them)"),
     PARALLEL(crl_option_list, cuts, "cuts", "", 0, 0,
              "partitioner manual: the first node of every stage but the first, e.g. [h2.ln1]"),
     PARALLEL(crl_option_bytes, memory_limit_bytes, "memory_limit", "0", 0, 1e18,
@@ -88,7 +90,7 @@ static const crl_option train_table[] = {
 static const char *const rate_schedules[] = {"constant", "linear", "cosine", NULL};
 static const crl_option optimizer_table[] = {
     OPTIMIZER(crl_option_text, type, "type", "adamw", 0, 0,
-              "adamw or sgd; its own options follow in this section"),
+              "which update; its own options follow in this section"),
     OPTIMIZER(crl_option_double, learning_rate, "learning_rate", "0.0003", 0, 1e6,
               "peak learning rate"),
     OPTIMIZER(crl_option_double, minimum_rate, "minimum_rate", "0", 0, 1e6,
@@ -205,49 +207,85 @@ static void fill_sections(crl_config_section section[SECTIONS + 1], crl_option o
     memcpy(section, all, sizeof all);
 }
 
-static crl_status check_together(crl_settings *s, const crl_registries *registries) {
-    char at[512];
-    const void *found = NULL;
-    const crl_config_source *source = &s->source;
+/* What is wrong between several values, a line each. */
+typedef struct problems {
+    const crl_config_source *source;
+    size_t used;
+    char text[CRL_ERROR_MESSAGE_BYTES];
+} problems;
+
+CRL_PRINTF(3, 4)
+static void add_problem(problems *p, const char *key, const char *format, ...) {
+    char at[512], what[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (p->used < sizeof p->text) {
+        p->used += (size_t)snprintf(p->text + p->used, sizeof p->text - p->used, "%s%s: %s",
+                                    p->used ? "\n" : "",
+                                    crl_config_where(p->source, key, at, sizeof at), what);
+    }
+}
+
+static void check_numbers(problems *p, const crl_settings *s) {
     if (s->lanes != 0 && ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < s->parallel.data)) {
-        return CRL_FAIL(INVALID,
-                        "%s: lanes are %lld, expected a power of two not below the data-parallel "
-                        "width %lld",
-                        crl_config_where(source, "numerics.lanes", at, sizeof at),
-                        (long long)s->lanes, (long long)s->parallel.data);
+        add_problem(p, "numerics.lanes",
+                    "lanes are %" PRId64 ", expected a power of two not below the data-parallel "
+                    "width %" PRId64,
+                    s->lanes, s->parallel.data);
     }
     if (s->train.micro_batch > s->train.global_batch) {
-        return CRL_FAIL(INVALID, "%s: micro_batch is %lld, expected at most global_batch %lld",
-                        crl_config_where(source, "train.micro_batch", at, sizeof at),
-                        (long long)s->train.micro_batch, (long long)s->train.global_batch);
+        add_problem(p, "train.micro_batch",
+                    "micro_batch is %" PRId64 ", expected at most global_batch %" PRId64,
+                    s->train.micro_batch, s->train.global_batch);
     }
-    if ((double)s->optimizer.minimum_rate > s->optimizer.learning_rate) {
-        return CRL_FAIL(INVALID, "%s: minimum_rate is %g, expected at most learning_rate %g",
-                        crl_config_where(source, "optimizer.minimum_rate", at, sizeof at),
-                        s->optimizer.minimum_rate, s->optimizer.learning_rate);
+    if (s->optimizer.minimum_rate > s->optimizer.learning_rate) {
+        add_problem(p, "optimizer.minimum_rate",
+                    "minimum_rate is %g, expected at most learning_rate %g",
+                    s->optimizer.minimum_rate, s->optimizer.learning_rate);
     }
+}
+
+static void check_names(problems *p, const crl_settings *s, const crl_registries *registries) {
     const struct {
         const void *const *registry;
-        const char *kind, *key, *name;
+        const char *kind, *key, *name, *besides; /* a word that is no plug-in; may be NULL */
     } named[] = {
-        {registries->schedules, "schedule", "parallel.schedule", s->parallel.schedule},
-        {registries->partitioners, "partitioner", "parallel.partitioner", s->parallel.partitioner},
-        {registries->transports, "transport", "comm.transport", s->comm.transport},
-        {crl_allreduce_algorithms, "all-reduce", "comm.allreduce", s->comm.allreduce}};
+        {registries->schedules, "schedule", "parallel.schedule", s->parallel.schedule, NULL},
+        {registries->partitioners, "partitioner", "parallel.partitioner", s->parallel.partitioner,
+         NULL},
+        {registries->transports, "transport", "comm.transport", s->comm.transport, NULL},
+        {crl_allreduce_algorithms, "all-reduce", "comm.allreduce", s->comm.allreduce, NULL},
+        {registries->datasets, "dataset format", "data.format", s->data.format, "auto"},
+        {registries->tokenizers, "tokenizer", "data.tokenizer", s->data.tokenizer, "none"}};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        const void *found = NULL;
+        if (named[i].besides && strcmp(named[i].name, named[i].besides) == 0) {
+            continue;
+        }
         if (crl_registry_find(&found, named[i].registry, named[i].kind, named[i].name)) {
-            char message[1024];
-            memcpy(message, crl_error_message(), sizeof message - 1);
-            message[sizeof message - 1] = '\0';
-            return CRL_FAIL(INVALID, "%s: %s",
-                            crl_config_where(source, named[i].key, at, sizeof at), message);
+            add_problem(p, named[i].key, "%s", crl_error_message());
         }
     }
-    if (strcmp(s->data.format, "auto") != 0) {
-        CRL_TRY(crl_registry_find(&found, registries->datasets, "dataset format", s->data.format));
+}
+
+static void check_optimizer(problems *p, const crl_settings *s) {
+    const char *option = NULL;
+    if (s->optimizer_kind->check && s->optimizer_kind->check(s->optimizer_options, &option)) {
+        char key[128];
+        snprintf(key, sizeof key, "optimizer.%s", option);
+        add_problem(p, key, "%s", crl_error_message());
     }
-    if (s->train.evaluate_batch == 0) {
-        s->train.evaluate_batch = s->train.micro_batch;
+}
+
+static crl_status check_together(const crl_settings *s, const crl_registries *registries) {
+    problems p = {.source = &s->source};
+    check_numbers(&p, s);
+    check_names(&p, s, registries);
+    check_optimizer(&p, s);
+    if (p.used > 0) {
+        return CRL_FAIL(INVALID, "%s", p.text);
     }
     return CRL_STATUS_OK;
 }
@@ -264,6 +302,9 @@ crl_status crl_settings_load(crl_settings **out, const crl_registries *registrie
     fill_sections(section, own_model_table, &select);
     CRL_TRY_OUT(crl_config_load(&settings->source, section, path, sets, set_count));
     CRL_TRY_OUT(check_together(settings, registries));
+    if (settings->train.evaluate_batch == 0) {
+        settings->train.evaluate_batch = settings->train.micro_batch;
+    }
     *out = settings;
     settings = NULL;
 out:

@@ -41,7 +41,7 @@ TEST_F(CliGenerate, ContinuesWhatItHasLearned) {
 TEST_F(CliGenerate, NeedsATokenizer) {
     expect_failure(carole({"generate", config, "--set", "data.tokenizer=none"}), 1,
                    "data.tokenizer is 'none'");
-    expect_failure(carole({"generate", config, "--set", "data.tokenizer=byte"}), 1, "'bytes'");
+    expect_failure(carole({"generate", config, "--set", "data.tokenizer=byte"}), 2, "'bytes'");
 }
 
 TEST_F(CliGenerate, NeedsACheckpoint) {

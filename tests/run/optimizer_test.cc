@@ -241,11 +241,15 @@ TEST(RunOptimizer, AdamwRefusesABetaOfOne) {
 }
 
 TEST(RunOptimizer, SgdRefusesNesterovWithoutMomentum) {
-    Trial run(&crl_optimizer_sgd, {{"nesterov", "true"}}, {1.0f});
-    EXPECT_EQ(run.update(step_at(1, true), {1.0f}, 0, 1), CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(), "optimizer sgd: nesterov with momentum 0 and dampening 0, "
-                                      "expected momentum above 0 and dampening 0");
-    EXPECT_EQ(run.w[0], 1.0f);
+    const auto check = [](const Setting &setting, const char **option) {
+        const Trial run(&crl_optimizer_sgd, setting, {1.0f});
+        return crl_optimizer_sgd.check(run.options.data(), option);
+    };
+    const char *option = nullptr;
+    EXPECT_EQ(check({{"nesterov", "true"}}, &option), CRL_STATUS_INVALID);
+    EXPECT_STREQ(option, "nesterov");
+    EXPECT_STREQ(crl_error_message(), "nesterov with momentum 0 and dampening 0, expected momentum "
+                                      "above 0 and dampening 0");
 }
 
 } // namespace

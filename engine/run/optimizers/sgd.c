@@ -29,14 +29,20 @@ static int states(const void *options, const char *name[CRL_OPTIMIZER_MAX_STATES
     return sgd->momentum > 0.0 ? 1 : 0;
 }
 
-static crl_status update(const crl_optimizer_call *call) {
-    const sgd_options *options = call->options;
+static crl_status check(const void *given, const char **out_option) {
+    const sgd_options *options = given;
     if (options->nesterov && (options->momentum <= 0.0 || options->dampening > 0.0)) {
+        *out_option = "nesterov";
         return CRL_FAIL(INVALID,
-                        "optimizer sgd: nesterov with momentum %g and dampening %g, expected "
-                        "momentum above 0 and dampening 0",
+                        "nesterov with momentum %g and dampening %g, expected momentum above 0 and "
+                        "dampening 0",
                         options->momentum, options->dampening);
     }
+    return CRL_STATUS_OK;
+}
+
+static crl_status update(const crl_optimizer_call *call) {
+    const sgd_options *options = call->options;
     const crl_sgd_config config = {
         .learning_rate = call->learning_rate,
         .momentum = options->momentum,
@@ -56,5 +62,6 @@ const crl_optimizer crl_optimizer_sgd = {
     .options = table,
     .options_bytes = sizeof(sgd_options),
     .states = states,
+    .check = check,
     .update = update,
 };

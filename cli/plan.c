@@ -67,14 +67,14 @@ static void print_stages(const crl_layout *layout) {
     }
 }
 
-static crl_status print_memory(const crl_layout *layout, const crl_registries *registries) {
+static crl_status print_memory(const crl_layout *layout) {
     printf("\nrank  position     weights   gradients   optimizer  activations   workspace        "
            "comm  "
            "     total\n");
     for (int position = 0; position < layout->mesh.pipeline; position++) {
         const int rank = crl_mesh_rank(&layout->mesh, (crl_coordinates){.position = position});
         crl_memory_report report = {0};
-        CRL_TRY(crl_layout_memory(&report, layout, registries, rank));
+        CRL_TRY(crl_layout_memory(&report, layout, rank));
         char text[7][32];
         printf("%4d  %8d  %10s  %10s  %10s  %11s  %10s  %10s  %10s\n", rank, position,
                crl_cli_bytes(text[0], (double)report.weights_bytes),
@@ -155,7 +155,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
         printf("\n");
     }
     print_stages(layout);
-    CRL_TRY_OUT(print_memory(layout, cli->registries));
+    CRL_TRY_OUT(print_memory(layout));
     print_ranks(&layout->mesh);
     CRL_TRY_OUT(print_pipeline(layout));
 out:

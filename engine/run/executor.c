@@ -51,10 +51,12 @@ static crl_status create_stages(crl_executor *x) {
         CRL_TRY(crl_stage_layout_create(&local->layout, plan, s, training,
                                         is_split(x->config.program, x->config.position, s)));
         CRL_TRY(prepare_nodes(x, local->layout->first, local->layout->last, scratch));
-        x->workspace_bytes =
-            larger(x->workspace_bytes,
-                   larger(local->layout->forward_bytes + crl_memory_round(scratch[0]),
-                          local->layout->backward_bytes + crl_memory_round(scratch[1])));
+        size_t forward_bytes, backward_bytes;
+        CRL_TRY(crl_size_add(&forward_bytes, local->layout->forward_bytes,
+                             crl_memory_round(scratch[0]), "workspace"));
+        CRL_TRY(crl_size_add(&backward_bytes, local->layout->backward_bytes,
+                             crl_memory_round(scratch[1]), "workspace"));
+        x->workspace_bytes = larger(x->workspace_bytes, larger(forward_bytes, backward_bytes));
         CRL_TRY(crl_alloc(&local->block_offset,
                           (size_t)crl_executor_micro_batches(x) * (size_t)local->layout->blocks,
                           sizeof(size_t)));
@@ -145,6 +147,10 @@ static crl_status find_fields(crl_executor *x) {
         if (here) {
             x->field_value[x->fields++] = v;
         }
+    }
+    if (x->fields > CRL_EXECUTOR_MAX_FIELDS) {
+        return CRL_FAIL(UNSUPPORTED, "model has %d inputs, expected at most %d", x->fields,
+                        (int)CRL_EXECUTOR_MAX_FIELDS);
     }
     return CRL_STATUS_OK;
 }

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+enum { CRL_EXECUTOR_MAX_FIELDS = 4 }; /* inputs of a model */
+
 typedef struct crl_executor crl_executor;
 
 typedef struct crl_executor_config {
@@ -26,7 +28,8 @@ typedef struct crl_executor_config {
     int first_micro_batch; /* of this replica in the whole step */
 } crl_executor_config;
 
-/* Prepares the layers of this position's stages and plans memory; needs no other rank. */
+/* Prepares the layers of this position's stages and plans memory; needs no other rank.
+ * UNSUPPORTED: more than CRL_EXECUTOR_MAX_FIELDS inputs. */
 CRL_NODISCARD crl_status crl_executor_create(crl_executor **out, const crl_executor_config *config);
 void crl_executor_destroy(crl_executor *executor);
 size_t crl_executor_activation_bytes(const crl_executor *executor);

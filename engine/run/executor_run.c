@@ -6,6 +6,7 @@
 #include "engine/base/thread.h"
 #include "engine/run/executor.h"
 #include "engine/run/executor_internal.h"
+#include "engine/run/loader.h"
 
 /* One compute action under way. */
 typedef struct action_call {
@@ -42,7 +43,6 @@ static crl_layer_call begin_call(const action_call *a, int n) {
     const crl_node *node = &a->x->config.plan->graph->node[n];
     const int64_t batch = node->spec.batch;
     const int global = a->x->config.first_micro_batch + a->micro_batch;
-    const int64_t rest = a->step->samples - global * batch;
     crl_layer_call call = {.spec = &node->spec,
                            .state = a->x->node_state[n],
                            .kernels = a->x->config.kernels,
@@ -52,9 +52,7 @@ static crl_layer_call begin_call(const action_call *a, int n) {
                                   a->step->step,
                                   (uint32_t)n,
                                   global * batch,
-                                  rest < 0       ? 0
-                                  : rest > batch ? batch
-                                                 : rest,
+                                  crl_loader_valid_samples(a->step->samples, batch, global),
                                   a->step->training};
     for (int p = 0; p < node->spec.params; p++) {
         call.w[p] = crl_params_weight(a->x->config.params, node->param[p]);

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert((int)CRL_EXECUTOR_MAX_FIELDS <= (int)CRL_DATASET_MAX_FIELDS,
+               "a loader reads all inputs of a rank");
+
 /* T of the model: the second size of its first integer input. */
 static int64_t context_of(const crl_graph *graph) {
     for (int v = 0; v < graph->values; v++) {
@@ -69,10 +72,6 @@ crl_status crl_feed_open(crl_feed *feed, const crl_settings *settings,
     }
     const int fields = feed->format->fields(feed->dataset, &field);
     feed->fields = crl_executor_fields(executor, &value);
-    if (feed->fields > CRL_DATASET_MAX_FIELDS) {
-        return CRL_FAIL(UNSUPPORTED, "model has %d inputs, expected at most %d", feed->fields,
-                        (int)CRL_DATASET_MAX_FIELDS);
-    }
     for (int f = 0; f < feed->fields; f++) {
         CRL_TRY(
             match_field(&feed->field[f], &graph->value[value[f]], field, fields, files->item[0]));

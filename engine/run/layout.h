@@ -55,7 +55,7 @@ typedef struct crl_memory_report {
 /* Of a rank of this layout, exactly what training will reserve; prepares (and releases) its layers
  * to know their scratch, and allocates no tensor. */
 CRL_NODISCARD crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
-                                           const crl_registries *registries, int rank);
+                                           int rank);
 
 /* Time of every node by phase, in seconds (nodes × CRL_PHASES), measured on this machine with the
  * settings' threads. Owned by the caller (crl_free). */

@@ -62,7 +62,8 @@ crl_status crl_memory_plan(crl_lifetime *item, int count, size_t *out_peak_bytes
     size_t total = 0, peak = 0;
     int placed_count = 0;
     for (int i = 0; i < count; i++) {
-        CRL_TRY(crl_size_add(&total, total, item[i].bytes + CRL_ALIGN_BYTES, "memory plan"));
+        CRL_TRY(crl_size_add(&total, total, item[i].bytes, "memory plan"));
+        CRL_TRY(crl_size_add(&total, total, CRL_ALIGN_BYTES, "memory plan"));
     }
     CRL_TRY_OUT(crl_alloc(&order, (size_t)count, sizeof *order));
     CRL_TRY_OUT(crl_alloc(&placed, (size_t)count, sizeof *placed));

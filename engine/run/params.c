@@ -2,6 +2,8 @@
 /* Offsets and initial values of a rank's parameters. */
 #include "engine/run/params.h"
 
+#include <inttypes.h>
+
 #include "engine/base/alloc.h"
 #include "engine/base/rng.h"
 
@@ -11,22 +13,43 @@ static int64_t padded(int64_t elements) {
     return (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
-static void add_node(crl_params *params, int node_index, int stage) {
+/* *total grows by a padded array whose bytes can still be counted. */
+static crl_status grow(int64_t *total, int64_t elements, const char *name) {
+    if (elements > INT64_MAX / 8 - *total - ALIGN_ELEMENTS) {
+        return CRL_FAIL(INVALID, "parameter %s: size overflows, %" PRId64 " elements before it",
+                        name, *total);
+    }
+    *total += padded(elements);
+    return CRL_STATUS_OK;
+}
+
+static crl_status add_node(crl_params *params, int node_index, int stage) {
     const crl_node *node = &params->graph->node[node_index];
     for (int p = 0; p < node->spec.params; p++) {
         const int param = node->param[p];
+        const char *name = params->graph->param[param].name;
         const int64_t elements = params->graph->param[param].elements;
         if (params->weight_offset[param] < 0) {
             params->weight_offset[param] = params->weight_elements;
-            params->weight_elements += padded(elements);
+            CRL_TRY(grow(&params->weight_elements, elements, name));
         }
         if (p == 0) {
             params->first_use[node_index] = params->uses;
         }
         params->use[params->uses++] = (crl_local_use){
             param, node->use[p], node_index, stage, params->gradient_elements, elements};
-        params->gradient_elements += padded(elements);
+        CRL_TRY(grow(&params->gradient_elements, elements, name));
     }
+    return CRL_STATUS_OK;
+}
+
+/* So that the getters of bytes need no check. */
+static crl_status check_bytes(const crl_params *params) {
+    size_t bytes;
+    CRL_TRY(crl_size_mul(&bytes, (size_t)params->gradient_elements * sizeof(float),
+                         (size_t)params->lane_buffers, "gradients"));
+    return crl_size_mul(&bytes, (size_t)params->weight_elements * sizeof(float),
+                        (size_t)params->states, "optimizer state");
 }
 
 crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position, int lane_buffers,
@@ -51,10 +74,11 @@ crl_status crl_params_create(crl_params **out, const crl_plan *plan, int positio
     for (int s = 0; s < plan->stages; s++) {
         for (int n = plan->stage[s].first; n < plan->stage[s].last; n++) {
             if (plan->stage[s].position == position) {
-                add_node(params, n, s);
+                CRL_TRY_OUT(add_node(params, n, s));
             }
         }
     }
+    CRL_TRY_OUT(check_bytes(params));
     *out = params;
     params = NULL;
 out:

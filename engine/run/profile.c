@@ -36,8 +36,8 @@ typedef struct profile_job {
 
 /* Runs ROUNDS + 1 steps; round r's times are at ns[r · times]. */
 static crl_status run_rounds(crl_session *s, int64_t *ns, size_t times, const void *zeros) {
-    const void *field[CRL_DATASET_MAX_FIELDS];
-    for (int f = 0; f < CRL_DATASET_MAX_FIELDS; f++) {
+    const void *field[CRL_EXECUTOR_MAX_FIELDS];
+    for (int f = 0; f < CRL_EXECUTOR_MAX_FIELDS; f++) {
         field[f] = zeros;
     }
     for (int r = -1; r < ROUNDS; r++) {

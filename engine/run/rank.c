@@ -52,7 +52,7 @@ static crl_status create_sync(crl_rank *r) {
     return crl_grad_sync_create(&r->sync, &config);
 }
 
-static void sum_memory(crl_rank *r) {
+static crl_status sum_memory(crl_rank *r) {
     crl_memory_report *m = &r->memory;
     m->weights_bytes = crl_params_weights_bytes(r->params);
     m->gradients_bytes = crl_params_gradients_bytes(r->params);
@@ -65,8 +65,13 @@ static void sum_memory(crl_rank *r) {
             larger(m->activations_bytes, crl_executor_activation_bytes(r->executor));
         m->workspace_bytes = larger(m->workspace_bytes, crl_executor_workspace_bytes(r->executor));
     }
-    m->total_bytes = m->weights_bytes + m->gradients_bytes + m->optimizer_bytes + m->comm_bytes +
-                     m->activations_bytes + m->workspace_bytes;
+    const size_t part[] = {m->weights_bytes, m->gradients_bytes,   m->optimizer_bytes,
+                           m->comm_bytes,    m->activations_bytes, m->workspace_bytes};
+    m->total_bytes = 0;
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
+        CRL_TRY(crl_size_add(&m->total_bytes, m->total_bytes, part[i], "memory of a rank"));
+    }
+    return CRL_STATUS_OK;
 }
 
 crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, bool training) {
@@ -86,7 +91,7 @@ crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, b
         CRL_TRY_OUT(create_sync(r));
     }
     CRL_TRY_OUT(create_executors(r, training));
-    sum_memory(r);
+    CRL_TRY_OUT(sum_memory(r));
     *out = r;
     r = NULL;
 out:
@@ -132,10 +137,8 @@ void crl_rank_destroy(crl_rank *r) {
     }
 }
 
-crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
-                             const crl_registries *registries, int rank) {
+crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout, int rank) {
     crl_rank *r = NULL;
-    (void)registries;
     CRL_TRY(crl_rank_create(&r, layout, rank, true));
     *out = r->memory;
     crl_rank_destroy(r);

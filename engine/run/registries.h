@@ -6,7 +6,9 @@
 extern "C" {
 #endif
 
-/* Each is a NULL-terminated array of pointers to `const` tables (base/registry.h). */
+/* Each is a NULL-terminated array of pointers to `const` tables (base/registry.h). The first
+ * schedule, partitioner and transport are what a job of one rank in this process uses (generate,
+ * measuring costs), whatever the settings say: any that needs no options. */
 typedef struct crl_registries {
     const void *const *models;       /* crl_model_def */
     const void *const *layers;       /* crl_layer */

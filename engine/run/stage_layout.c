@@ -56,8 +56,7 @@ static crl_status put_in_group(builder *b, int *group, unsigned touched_by, size
     }
     crl_block *block = &b->layout->block[*group];
     *out = (crl_place){*group, block->bytes};
-    block->bytes += crl_memory_round(bytes);
-    return CRL_STATUS_OK;
+    return crl_size_add(&block->bytes, block->bytes, crl_memory_round(bytes), "kept values");
 }
 
 /* Which backward phases of this stage's nodes read the value: bits I and W. */

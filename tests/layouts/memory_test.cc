@@ -217,7 +217,7 @@ class LayoutsMemory : public testing::Test {
         EXPECT_EQ(crl_layout_create(&layout, settings.get(), crl_builtins(), nullptr),
                   CRL_STATUS_OK)
             << crl_error_message();
-        EXPECT_EQ(crl_layout_memory(&report, layout, crl_builtins(), rank), CRL_STATUS_OK)
+        EXPECT_EQ(crl_layout_memory(&report, layout, rank), CRL_STATUS_OK)
             << crl_error_message();
         crl_layout_destroy(layout);
         return report;

@@ -68,16 +68,14 @@ static crl_status put_norms(crl_stepper *s) {
     return CRL_STATUS_OK;
 }
 
-static crl_loss sum_losses(const crl_stepper *s) {
-    crl_loss total = {0, 0, 0, 0};
+static void add_losses(const crl_stepper *s, crl_loss *total) {
     for (int m = 0; m < s->rank->layout->micro_batches; m++) {
         const double *part = loss_part(s, m);
-        total.sum += part[0];
-        total.weight += part[1];
-        total.correct += part[2];
-        total.rows += part[3];
+        total->sum += part[0];
+        total->weight += part[1];
+        total->correct += part[2];
+        total->rows += part[3];
     }
-    return total;
 }
 
 static crl_status update(const crl_stepper *s, int64_t step, double learning_rate, double scale) {
@@ -108,22 +106,24 @@ static crl_status update(const crl_stepper *s, int64_t step, double learning_rat
 static crl_status agree(const crl_stepper *s, int64_t step, crl_step_report *report,
                         double *out_scale) {
     const crl_layout *layout = s->rank->layout;
-    const crl_loss total = sum_losses(s);
+    crl_loss total = {0, 0, 0, 0};
+    add_losses(s, &total);
     const double divisor = total.weight > 0 ? total.weight : 1;
-    double squares = 0, idle = 0;
+    double squares = 0, busy_ns = 0, span_ns = 0;
     for (int p = 0; p < layout->graph->params; p++) {
         squares += *norm_part(s, p);
     }
     for (int r = 0; r < s->world.size; r++) {
         const double *time = time_part(s, r);
-        idle += time[1] > 0 ? 1 - time[0] / time[1] : 0;
+        busy_ns += time[0];
+        span_ns = time[1] > span_ns ? time[1] : span_ns;
         report->exposed_comm_s =
             time[2] > report->exposed_comm_s ? time[2] : report->exposed_comm_s;
     }
     report->loss = total.sum / divisor;
     report->gradient_norm = sqrt(squares) / divisor;
     report->tokens = total.rows;
-    report->bubble = idle / s->world.size;
+    report->bubble = span_ns > 0 ? 1 - busy_ns / (s->world.size * span_ns) : 0;
     if (!isfinite(report->loss) || !isfinite(report->gradient_norm)) {
         return CRL_FAIL(INVALID, "step %lld: %s is %g, expected a finite number", (long long)step,
                         isfinite(report->loss) ? "gradient norm" : "loss",
@@ -175,13 +175,7 @@ crl_status crl_stepper_evaluate(crl_stepper *s, const crl_loader_step *data, crl
     CRL_TRY(crl_executor_run(s->rank->evaluate_executor, &run));
     put_losses(s);
     CRL_TRY(crl_allreduce_f64(&s->world, s->exchange, s->exchange_count, s->scratch));
-    for (int m = 0; m < s->rank->layout->micro_batches; m++) {
-        const double *part = loss_part(s, m);
-        total->sum += part[0];
-        total->weight += part[1];
-        total->correct += part[2];
-        total->rows += part[3];
-    }
+    add_losses(s, total);
     return CRL_STATUS_OK;
 }
 

@@ -19,9 +19,14 @@ typedef struct crl_step_report {
     double learning_rate;
     double step_s;
     double samples, tokens; /* of this step; tokens: rows that count in the loss */
-    double bubble;          /* 0..1: mean over ranks of the time not computing inside the program */
-    double exposed_comm_s;  /* largest over ranks: waiting for gradients after the last backward */
-    int64_t peak_bytes;     /* largest reservation of a rank */
+    /* 0..1, as the simulator's: 1 - sum of the ranks' computing times / (ranks · time of the
+     * program on the rank that takes longest). Waiting for messages and for slower stages both
+     * count. */
+    double bubble;
+    /* Largest over ranks: blocked after the rank's last backward until all its gradients are
+     * summed, be it for bytes or for replicas that are not there yet. */
+    double exposed_comm_s;
+    int64_t peak_bytes; /* largest reservation of a rank */
 } crl_step_report;
 
 typedef struct crl_evaluation_report {

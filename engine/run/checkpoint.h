@@ -3,10 +3,11 @@
  * Checkpoints that know no layout. A checkpoint is the directory <run>/checkpoints/step-00000100:
  *   model.safetensors       parameters by their names in the layer graph
  *   optimizer.safetensors   "<parameter>.<state>"
- *   state.json              step, seed, batch sizes, lanes, model and its options, format version
+ *   state.json              step, seed, batch sizes, lanes, model and its options, optimizer,
+ *                           format version
  * It is written under a temporary name, synced, and renamed: it is there whole or not at all. Rank
- * 0 writes; the others send it what they hold, a bounded piece at a time. Everyone reads for
- * itself.
+ * 0 writes; the others send it what they hold, a bounded piece at a time. Which one to resume from
+ * is rank 0's choice too (run_internal.h); its tensors everyone reads for itself.
  */
 #pragma once
 
@@ -44,7 +45,8 @@ CRL_NODISCARD crl_status crl_checkpoint_save(crl_comm *comm, const char *run, in
                                              int keep, const crl_checkpoint_content *content,
                                              char *path, size_t path_bytes);
 /* The directory to resume from: `path` itself when it is a checkpoint, else the newest complete one
- * of the run directory `path`. NOT_FOUND. */
+ * of the run directory `path`. NOT_FOUND: there is none at all. INVALID: there are only broken
+ * ones, which must not be taken for a fresh start. */
 CRL_NODISCARD crl_status crl_checkpoint_find(char *out, size_t out_bytes, const char *path);
 /* state.json of a checkpoint; owned by the caller. */
 CRL_NODISCARD crl_status crl_checkpoint_facts(json_t **out, const char *path);

@@ -231,8 +231,8 @@ static crl_status find_newest(char *out, const char *run) {
         CRL_TRY_OUT(choose(out, folder, &found, -1, &broken, reason, sizeof reason));
     }
     if (!out[0]) {
-        status = broken > 0 ? CRL_FAIL(NOT_FOUND, "%s: no complete checkpoint, %d broken: %s",
-                                       folder, broken, reason)
+        status = broken > 0 ? CRL_FAIL(INVALID, "%s: no complete checkpoint, %d broken: %s", folder,
+                                       broken, reason)
                             : CRL_FAIL(NOT_FOUND, "%s: no checkpoint", folder);
     }
 out:

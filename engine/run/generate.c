@@ -11,10 +11,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/base/rng.h"
-#include "engine/run/checkpoint.h"
 #include "engine/run/run_internal.h"
-
-enum { PATH_BYTES = 4096 };
 
 typedef struct generator {
     crl_session session;
@@ -25,7 +22,7 @@ typedef struct generator {
     int32_t *history; /* (prompt + count) */
     float *sorted;    /* (V) for top_k */
     void *zeros;      /* of every other input */
-    const void *field[CRL_LAYER_MAX_INPUTS];
+    const void *field[CRL_EXECUTOR_MAX_FIELDS];
 } generator;
 
 /* The (B,T) tokens, the (B,T,V) logits. */
@@ -43,7 +40,7 @@ static crl_status find_values(generator *g) {
             g->tokens = v;
         }
     }
-    if (g->tokens < 0 || shape->dimensions != 3 ||
+    if (g->tokens < 0 || shape->dimensions != 3 || graph->value[g->logits].from_input ||
         shape->size[1] != graph->value[g->tokens].spec.shape.size[1]) {
         return CRL_FAIL(UNSUPPORTED,
                         "model %s is no language model: expected i32 (B,T) in, (B,T,V) at the loss",
@@ -60,10 +57,6 @@ static crl_status prepare(generator *g) {
     size_t largest = 0;
     CRL_TRY(find_values(g));
     const int fields = crl_executor_fields(g->session.rank->evaluate_executor, &value);
-    if (fields > CRL_LAYER_MAX_INPUTS) {
-        return CRL_FAIL(UNSUPPORTED, "model has %d inputs, expected at most %d", fields,
-                        (int)CRL_LAYER_MAX_INPUTS);
-    }
     for (int f = 0; f < fields; f++) {
         largest = graph->value[value[f]].bytes > largest ? graph->value[value[f]].bytes : largest;
     }
@@ -157,12 +150,12 @@ static crl_status generate_rank(void *argument, crl_comm *comm) {
     const generate_job *j = argument;
     crl_status status = CRL_STATUS_OK;
     generator *g = NULL;
-    char path[PATH_BYTES];
+    crl_resume_point from;
     CRL_TRY(crl_alloc(&g, 1, sizeof *g));
     g->config = j->config;
-    CRL_TRY_OUT(crl_checkpoint_find(path, sizeof path, j->config->checkpoint));
+    CRL_TRY_OUT(crl_resume_find(&from, comm, j->config->checkpoint, false));
     CRL_TRY_OUT(crl_session_open(&g->session, j->settings, j->registries, comm, false));
-    CRL_TRY_OUT(crl_session_load(&g->session, path, false));
+    CRL_TRY_OUT(crl_session_load(&g->session, from.path, false));
     CRL_TRY_OUT(prepare(g));
     CRL_TRY_OUT(make_tokens(g));
 out:

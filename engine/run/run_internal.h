@@ -4,6 +4,8 @@
 
 #include "engine/run/step.h"
 
+enum { CRL_SESSION_CHANNEL = 2, CRL_CHECKPOINT_FORMAT = 1, CRL_RUN_PATH_BYTES = 4096 };
+
 typedef struct crl_session {
     const crl_settings *settings;
     const crl_registries *registries;
@@ -14,11 +16,26 @@ typedef struct crl_session {
     int threads;
 } crl_session;
 
-/* Sets threads, plans, reserves, and fills the weights: from `checkpoint` ("": random; with_state:
- * and the optimizer state). */
+/* A checkpoint and the facts of it that decide the numbers. */
+typedef struct crl_resume_point {
+    char path[CRL_RUN_PATH_BYTES]; /* "": none */
+    char optimizer[64];
+    int64_t step, seed, global_batch, micro_batch, lanes;
+} crl_resume_point;
+
+/* Collective: all ranks. Rank 0 looks at `where` (as crl_checkpoint_find), the others get its
+ * answer. `optional`: that there is none is an answer, not NOT_FOUND. */
+CRL_NODISCARD crl_status crl_resume_find(crl_resume_point *out, crl_comm *comm, const char *where,
+                                         bool optional);
+/* INVALID when training under these settings would not go on as the checkpoint's run would have. */
+CRL_NODISCARD crl_status crl_resume_check(const crl_resume_point *point,
+                                          const crl_settings *settings);
+
+/* Sets threads, plans, reserves, and draws the initial weights. */
 CRL_NODISCARD crl_status crl_session_open(crl_session *session, const crl_settings *settings,
                                           const crl_registries *registries, crl_comm *comm,
                                           bool training);
+/* The weights of a checkpoint; with_state: and the optimizer's state. */
 CRL_NODISCARD crl_status crl_session_load(crl_session *session, const char *checkpoint,
                                           bool with_state);
 /* Collective: all ranks. Saves into the settings' run directory. */

@@ -4,20 +4,19 @@
 #include <unistd.h>
 
 #include "engine/base/alloc.h"
-#include "engine/base/json.h"
 #include "engine/base/registry.h"
 #include "engine/base/thread.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_internal.h"
 
-enum { SESSION_CHANNEL = 2, HOST_BYTES = 64, CHECKPOINT_FORMAT = 1 };
+enum { HOST_BYTES = 64 };
 
 /* Ranks that share this rank's machine, by host name. */
 static crl_status count_neighbours(crl_comm *comm, int *out) {
     crl_status status = CRL_STATUS_OK;
     char *names = NULL;
     char mine[HOST_BYTES] = {0};
-    const crl_group world = {comm, NULL, comm->ranks, comm->rank, SESSION_CHANNEL};
+    const crl_group world = {comm, NULL, comm->ranks, comm->rank, CRL_SESSION_CHANNEL};
     CRL_TRY_OUT(crl_alloc(&names, (size_t)comm->ranks, HOST_BYTES));
     if (gethostname(mine, sizeof mine - 1) != 0) {
         memcpy(mine, "?", 2);
@@ -47,13 +46,15 @@ static crl_status choose_threads(crl_session *s) {
 
 /* Measured costs must be the same on all ranks: rank 0 measures. */
 static crl_status measure_costs(crl_session *s, double **out) {
-    const crl_group world = {s->comm, NULL, s->comm->ranks, s->comm->rank, SESSION_CHANNEL};
+    const crl_group world = {s->comm, NULL, s->comm->ranks, s->comm->rank, CRL_SESSION_CHANNEL};
     crl_layout *layout = NULL;
     double *node_s = NULL;
-    CRL_TRY(crl_layout_create(&layout, s->settings, s->registries, NULL));
+    crl_settings settings = *s->settings;
+    settings.run.threads = s->threads; /* not the whole machine, as a job of one rank would take */
+    CRL_TRY(crl_layout_create(&layout, &settings, s->registries, NULL));
     const size_t count = (size_t)layout->graph->nodes * CRL_PHASES;
     crl_layout_destroy(layout);
-    crl_status status = s->comm->rank == 0 ? crl_layout_profile(&node_s, s->settings, s->registries)
+    crl_status status = s->comm->rank == 0 ? crl_layout_profile(&node_s, &settings, s->registries)
                                            : crl_alloc(&node_s, count, sizeof *node_s);
     if (status == CRL_STATUS_OK) {
         status = crl_broadcast(&world, 0, node_s, count * sizeof *node_s);
@@ -135,29 +136,26 @@ static crl_status content_init(content *c, const crl_session *s) {
     return CRL_STATUS_OK;
 }
 
-static crl_status check_format(const char *checkpoint) {
-    json_t *facts = NULL;
-    int64_t format = 0;
-    CRL_TRY(crl_checkpoint_facts(&facts, checkpoint));
-    const crl_status status = crl_json_get_int(&format, facts, "format", checkpoint);
-    json_decref(facts);
-    CRL_TRY(status);
-    if (format != CHECKPOINT_FORMAT) {
-        return CRL_FAIL(UNSUPPORTED, "%s: checkpoint has format %lld, expected %d", checkpoint,
-                        (long long)format, (int)CHECKPOINT_FORMAT);
-    }
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_session_load(crl_session *s, const char *checkpoint, bool with_state) {
     crl_status status = CRL_STATUS_OK;
     content c;
-    CRL_TRY(check_format(checkpoint));
     CRL_TRY_OUT(content_init(&c, s));
     CRL_TRY_OUT(crl_checkpoint_load(checkpoint, &c.list, with_state));
 out:
     content_fini(&c);
     return status;
+}
+
+/* The model's options as texts that can be read back. */
+static json_t *model_options(const crl_settings *settings) {
+    json_t *texts = json_object();
+    for (const crl_option *row = settings->model->options; row && row->name; row++) {
+        char text[1024];
+        row->type->show(row, (const char *)settings->model_options + row->offset, text,
+                        sizeof text);
+        json_object_set_new(texts, row->name, json_string(text));
+    }
+    return texts;
 }
 
 crl_status crl_session_save(crl_session *s, int64_t step, char *path, size_t path_bytes) {
@@ -166,11 +164,12 @@ crl_status crl_session_save(crl_session *s, int64_t step, char *path, size_t pat
     content c;
     CRL_TRY_OUT(content_init(&c, s));
     c.list.facts =
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "format", CHECKPOINT_FORMAT, "step",
-                  (json_int_t)step, "seed", (json_int_t)settings->train.seed, "global_batch",
-                  (json_int_t)settings->train.global_batch, "micro_batch",
-                  (json_int_t)settings->train.micro_batch, "lanes", (json_int_t)s->layout->lanes,
-                  "model", settings->model->name, "optimizer", settings->optimizer_kind->name);
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:s, s:o, s:s}", "format", CRL_CHECKPOINT_FORMAT,
+                  "step", (json_int_t)step, "seed", (json_int_t)settings->train.seed,
+                  "global_batch", (json_int_t)settings->train.global_batch, "micro_batch",
+                  (json_int_t)settings->train.micro_batch, "lanes", s->layout->lanes, "model",
+                  settings->model->name, "model_options", model_options(settings), "optimizer",
+                  settings->optimizer_kind->name);
     if (!c.list.facts) {
         status = CRL_FAIL(NOMEM, "checkpoint of step %lld: no memory", (long long)step);
         goto out;

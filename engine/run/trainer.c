@@ -5,11 +5,7 @@
 #include <string.h>
 
 #include "engine/base/alloc.h"
-#include "engine/base/json.h"
-#include "engine/run/checkpoint.h"
 #include "engine/run/run_internal.h"
-
-enum { PATH_BYTES = 4096 };
 
 /* One rank's training run. */
 typedef struct trainer {
@@ -17,8 +13,8 @@ typedef struct trainer {
     const crl_run_events *events; /* NULL but on rank 0 */
     crl_feed train, validation;
     crl_loader *loader;
-    char checkpoint[PATH_BYTES]; /* resumed from; "": none */
-    int64_t first_step, steps, steps_per_epoch;
+    crl_resume_point from; /* resumed from */
+    int64_t steps, steps_per_epoch;
     crl_lr_config rate;
     crl_run_result result;
 } trainer;
@@ -31,51 +27,45 @@ typedef struct job {
     crl_run_result *result; /* rank 0's (in this process: the lowest rank's) */
 } job;
 
-static crl_status require_fact(const json_t *facts, const char *key, int64_t expected,
-                               const char *path) {
-    int64_t value = 0;
-    CRL_TRY(crl_json_get_int(&value, facts, key, path));
-    if (value != expected) {
-        return CRL_FAIL(INVALID,
-                        "%s: trained with train.%s %lld, config has %lld (to use only its weights: "
-                        "run.initialize)",
-                        path, key, (long long)value, (long long)expected);
-    }
-    return CRL_STATUS_OK;
-}
-
-/* Finds the checkpoint to go on from and what of it decides the numbers: the step, and the lanes
- * where the config leaves them open. `*settings` is the rank's own copy. */
-static crl_status find_resume(trainer *t, crl_settings *settings) {
-    crl_status status = CRL_STATUS_OK;
-    json_t *facts = NULL;
-    int64_t lanes = 0;
+/* Finds the checkpoint to go on from and takes over what of it decides the numbers: the step, and
+ * the lanes where the config leaves them open. `*settings` is the rank's own copy. */
+static crl_status find_resume(trainer *t, crl_comm *comm, crl_settings *settings) {
     const char *resume = settings->run.resume;
     const bool automatic = strcmp(resume, "auto") == 0;
     if (strcmp(resume, "none") == 0) {
         return CRL_STATUS_OK;
     }
-    status = crl_checkpoint_find(t->checkpoint, sizeof t->checkpoint,
-                                 automatic ? settings->run.directory : resume);
-    if (status == CRL_STATUS_NOT_FOUND && automatic) {
-        t->checkpoint[0] = '\0';
-        crl_error_clear();
+    CRL_TRY(
+        crl_resume_find(&t->from, comm, automatic ? settings->run.directory : resume, automatic));
+    if (!t->from.path[0]) {
         return CRL_STATUS_OK;
     }
-    CRL_TRY(status);
-    CRL_TRY_OUT(crl_checkpoint_facts(&facts, t->checkpoint));
-    CRL_TRY_OUT(crl_json_get_int(&t->first_step, facts, "step", t->checkpoint));
-    CRL_TRY_OUT(crl_json_get_int(&lanes, facts, "lanes", t->checkpoint));
-    CRL_TRY_OUT(require_fact(facts, "seed", settings->train.seed, t->checkpoint));
-    CRL_TRY_OUT(require_fact(facts, "global_batch", settings->train.global_batch, t->checkpoint));
-    CRL_TRY_OUT(require_fact(facts, "micro_batch", settings->train.micro_batch, t->checkpoint));
-    if (settings->lanes == 0 && lanes >= settings->parallel.data &&
-        lanes <= settings->train.global_batch && (lanes & (lanes - 1)) == 0) {
+    CRL_TRY(crl_resume_check(&t->from, settings));
+    const int64_t lanes = t->from.lanes;
+    if (settings->lanes == 0 && lanes >= settings->parallel.data && (lanes & (lanes - 1)) == 0) {
         settings->lanes = lanes;
     }
-out:
-    json_decref(facts);
-    return status;
+    return CRL_STATUS_OK;
+}
+
+/* Weights and state of the checkpoint that is resumed, or the weights to begin with. */
+static crl_status load(trainer *t, const crl_settings *asked) {
+    crl_session *s = &t->session;
+    if (t->from.path[0]) {
+        if (asked->lanes == 0 && s->layout->lanes != t->from.lanes) {
+            return CRL_FAIL(INVALID,
+                            "%s: trained with %lld lanes, the layout has %d (to go on with other "
+                            "bits: numerics.lanes)",
+                            t->from.path, (long long)t->from.lanes, s->layout->lanes);
+        }
+        return crl_session_load(s, t->from.path, true);
+    }
+    if (asked->run.initialize[0]) {
+        crl_resume_point weights;
+        CRL_TRY(crl_resume_find(&weights, s->comm, asked->run.initialize, false));
+        return crl_session_load(s, weights.path, false);
+    }
+    return CRL_STATUS_OK;
 }
 
 static crl_status count_steps(trainer *t) {
@@ -83,11 +73,17 @@ static crl_status count_steps(trainer *t) {
     t->steps_per_epoch = (t->train.samples + train->global_batch - 1) / train->global_batch;
     t->steps = train->steps;
     if (train->epochs > 0) {
-        const int64_t by_epochs = train->epochs * t->steps_per_epoch;
+        int64_t by_epochs;
+        if (__builtin_mul_overflow(train->epochs, t->steps_per_epoch, &by_epochs)) {
+            by_epochs = INT64_MAX;
+        }
         t->steps = train->steps > 0 && train->steps < by_epochs ? train->steps : by_epochs;
     }
-    if (t->steps < 1) {
-        return CRL_FAIL(INVALID, "train.steps and train.epochs are both 0, expected one of them");
+    if (t->steps > UINT32_MAX) { /* random numbers are keyed by 32 bits of the step */
+        return CRL_FAIL(INVALID,
+                        "train.epochs: %lld epochs of %lld steps, expected at most %u in "
+                        "all",
+                        (long long)train->epochs, (long long)t->steps_per_epoch, UINT32_MAX);
     }
     const crl_settings_optimizer *o = &t->session.settings->optimizer;
     t->rate = (crl_lr_config){(crl_lr_kind)o->rate_schedule, o->learning_rate, o->minimum_rate,
@@ -98,9 +94,6 @@ static crl_status count_steps(trainer *t) {
 static crl_status open_data(trainer *t) {
     crl_session *s = &t->session;
     const crl_settings *settings = s->settings;
-    if (settings->data.train.count == 0) {
-        return CRL_FAIL(INVALID, "data.train is empty, expected the files of a training set");
-    }
     CRL_TRY(crl_feed_open(&t->train, settings, s->registries, &settings->data.train,
                           s->layout->graph, s->rank->executor));
     if (settings->data.validation.count > 0) {
@@ -113,8 +106,8 @@ static crl_status open_data(trainer *t) {
                                   settings->train.micro_batch,
                                   s->layout->micro_batches,
                                   settings->train.global_batch,
-                                  t->first_step,
-                                  t->steps > t->first_step ? t->steps : t->first_step};
+                                  t->from.step,
+                                  t->steps > t->from.step ? t->steps : t->from.step};
     return crl_feed_loader(&t->loader, &t->train, s->rank, &range);
 }
 
@@ -125,13 +118,13 @@ static void report_start(const trainer *t) {
                                    .threads = s->threads,
                                    .transport = s->settings->comm.transport,
                                    .parameters = crl_graph_param_elements(s->layout->graph),
-                                   .first_step = t->first_step,
+                                   .first_step = t->from.step,
                                    .steps = t->steps,
                                    .steps_per_epoch = t->steps_per_epoch,
                                    .train_samples = t->train.samples,
                                    .validation_samples = t->validation.samples,
                                    .peak_bytes = (int64_t)s->rank->memory.total_bytes,
-                                   .resumed_from = t->checkpoint[0] ? t->checkpoint : NULL};
+                                   .resumed_from = t->from.path[0] ? t->from.path : NULL};
     if (t->events && t->events->started) {
         t->events->started(t->events->context, &report);
     }
@@ -146,7 +139,7 @@ static crl_status evaluate(trainer *t, int64_t step) {
 }
 
 static crl_status save(trainer *t, int64_t step) {
-    char path[PATH_BYTES];
+    char path[CRL_RUN_PATH_BYTES];
     CRL_TRY(crl_session_save(&t->session, step, path, sizeof path));
     if (t->events && t->events->saved) {
         t->events->saved(t->events->context, step, path);
@@ -169,7 +162,7 @@ static crl_status train_step(trainer *t, int64_t step) {
     CRL_TRY(crl_loader_next(t->loader, &data));
     CRL_TRY(
         crl_stepper_train(&t->session.stepper, step, crl_lr_at(&t->rate, step), &data, &report));
-    if (step > t->first_step + 1) {
+    if (step > t->from.step + 1) {
         t->result.late_allocations += crl_alloc_thread_count() - allocations;
         t->result.late_primitives += crl_kernels_primitives_created() - primitives;
     }
@@ -183,9 +176,9 @@ static crl_status train_step(trainer *t, int64_t step) {
 
 static crl_status train_all(trainer *t) {
     const crl_settings_train *train = &t->session.settings->train;
-    t->result.steps = t->first_step;
+    t->result.steps = t->from.step;
     t->result.evaluation.step = -1;
-    for (int64_t step = t->first_step + 1; step <= t->steps; step++) {
+    for (int64_t step = t->from.step + 1; step <= t->steps; step++) {
         CRL_TRY(train_step(t, step));
         if (t->validation.dataset && due(step, train->evaluate_every, t->steps)) {
             CRL_TRY(evaluate(t, step));
@@ -218,14 +211,9 @@ static crl_status train_rank(void *argument, crl_comm *comm) {
     crl_settings settings = *j->settings;
     CRL_TRY(crl_alloc(&t, 1, sizeof *t));
     t->events = comm->rank == 0 ? j->events : NULL;
-    CRL_TRY_OUT(find_resume(t, &settings));
+    CRL_TRY_OUT(find_resume(t, comm, &settings));
     CRL_TRY_OUT(crl_session_open(&t->session, &settings, j->registries, comm, true));
-    if (t->checkpoint[0] || settings.run.initialize[0]) {
-        char path[PATH_BYTES];
-        CRL_TRY_OUT(crl_checkpoint_find(
-            path, sizeof path, t->checkpoint[0] ? t->checkpoint : settings.run.initialize));
-        CRL_TRY_OUT(crl_session_load(&t->session, path, t->checkpoint[0] != '\0'));
-    }
+    CRL_TRY_OUT(load(t, j->settings));
     CRL_TRY_OUT(open_data(t));
     report_start(t);
     CRL_TRY_OUT(train_all(t));
@@ -242,14 +230,27 @@ out:
     return status;
 }
 
-crl_status crl_train(crl_run_result *out, const crl_settings *settings,
-                     const crl_registries *registries, const crl_run_events *events) {
-    job j = {settings, registries, events, out};
+static crl_status count_ranks(int *out, const crl_settings *settings) {
     const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
     if (ranks > 65535) {
         return CRL_FAIL(INVALID, "layout: %lld ranks, expected at most 65535", (long long)ranks);
     }
-    return crl_session_launch(settings, registries, (int)ranks, train_rank, &j);
+    *out = (int)ranks;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_train(crl_run_result *out, const crl_settings *settings,
+                     const crl_registries *registries, const crl_run_events *events) {
+    job j = {settings, registries, events, out};
+    int ranks = 0;
+    CRL_TRY(count_ranks(&ranks, settings));
+    if (settings->data.train.count == 0) {
+        return CRL_FAIL(INVALID, "data.train is empty, expected the files of a training set");
+    }
+    if (settings->train.steps == 0 && settings->train.epochs == 0) {
+        return CRL_FAIL(INVALID, "train.steps and train.epochs are both 0, expected one of them");
+    }
+    return crl_session_launch(settings, registries, ranks, train_rank, &j);
 }
 
 /* What crl_evaluate hands to every rank. */
@@ -265,23 +266,18 @@ static crl_status evaluate_rank(void *argument, crl_comm *comm) {
     evaluation_job *j = argument;
     crl_session session = {0};
     crl_feed feed = {0};
-    char path[PATH_BYTES];
-    int64_t step = 0;
-    json_t *facts = NULL;
+    crl_resume_point from;
     crl_evaluation_report report;
-    CRL_TRY_OUT(crl_checkpoint_find(path, sizeof path, j->checkpoint));
-    CRL_TRY_OUT(crl_checkpoint_facts(&facts, path));
-    CRL_TRY_OUT(crl_json_get_int(&step, facts, "step", path));
+    CRL_TRY_OUT(crl_resume_find(&from, comm, j->checkpoint, false));
     CRL_TRY_OUT(crl_session_open(&session, j->settings, j->registries, comm, false));
-    CRL_TRY_OUT(crl_session_load(&session, path, false));
+    CRL_TRY_OUT(crl_session_load(&session, from.path, false));
     CRL_TRY_OUT(crl_feed_open(&feed, j->settings, j->registries, &j->settings->data.validation,
                               session.layout->evaluate_graph, session.rank->evaluate_executor));
-    CRL_TRY_OUT(crl_session_evaluate(&session, &feed, step, &report));
+    CRL_TRY_OUT(crl_session_evaluate(&session, &feed, from.step, &report));
     if (comm->rank == 0 || strcmp(j->settings->comm.transport, "local") != 0) {
         *j->report = report;
     }
 out:
-    json_decref(facts);
     crl_feed_close(&feed);
     crl_session_close(&session, status != CRL_STATUS_OK);
     return status;
@@ -290,11 +286,11 @@ out:
 crl_status crl_evaluate(crl_evaluation_report *out, const crl_settings *settings,
                         const crl_registries *registries, const char *checkpoint) {
     evaluation_job j = {settings, registries, checkpoint, out};
+    int ranks = 0;
+    CRL_TRY(count_ranks(&ranks, settings));
     if (settings->data.validation.count == 0) {
         return CRL_FAIL(INVALID,
                         "data.validation is empty, expected the files of a validation set");
     }
-    return crl_session_launch(settings, registries,
-                              (int)(settings->parallel.pipeline * settings->parallel.data),
-                              evaluate_rank, &j);
+    return crl_session_launch(settings, registries, ranks, evaluate_rank, &j);
 }

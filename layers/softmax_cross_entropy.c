@@ -4,9 +4,7 @@
  * a mean. A row counts when its sample is no padding and its target is not ignore_index; its weight
  * is the label's weight times its own (an optional third input).
  */
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
+#include <float.h>
 
 #include "engine/base/alloc.h"
 #include "layers/infer_internal.h"
@@ -40,15 +38,15 @@ enum { LOGITS = 0, TARGETS = 1, ROW_WEIGHT = 2 };
 enum { FORWARD_FLOPS = 13, INPUT_FLOPS = 13 };
 
 static crl_status parse_weight(float *out, const char *node, const char *text) {
-    char *end;
-    errno = 0;
-    const float weight = strtof(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || !isfinite(weight) || weight < 0) {
+    const crl_option row = {.type = &crl_option_double};
+    double weight;
+    if (row.type->parse(&row, text, NULL, &weight) != CRL_STATUS_OK || weight < 0 ||
+        weight > FLT_MAX) {
         return CRL_FAIL(INVALID,
                         "softmax_cross_entropy %s: label weight '%s', expected a number from 0",
                         node, text);
     }
-    *out = weight;
+    *out = (float)weight;
     return CRL_STATUS_OK;
 }
 

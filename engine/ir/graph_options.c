@@ -2,6 +2,8 @@
 /* Options of a layer descriptor: numbers become text and go through the layer's option table. */
 #include "engine/ir/graph_internal.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +36,13 @@ static const char *option_text(const crl_option *row, const crl_layer_option *op
     if (row->type == &crl_option_bool && (option->number == 0 || option->number == 1)) {
         return option->number != 0 ? "true" : "false";
     }
-    snprintf(number, NUMBER_BYTES, "%.17g", option->number);
+    const double largest_exact = 0x1p53;
+    if (fabs(option->number) <= largest_exact && floor(option->number) == option->number) {
+        snprintf(number, NUMBER_BYTES, "%" PRId64, (int64_t)option->number);
+    } else {
+        /* printf would take the decimal point of the user's locale. */
+        crl_option_double.show(row, &option->number, number, NUMBER_BYTES);
+    }
     return number;
 }
 

@@ -2,6 +2,7 @@
 #include "tests/ir/toy_model.h"
 
 #include "engine/base/alloc.h"
+#include "tests/base/comma_locale.h"
 
 using toy::dense;
 using toy::desc;
@@ -140,6 +141,20 @@ TEST(IrGraph, ParsesTextAndNumberOptionsAlike) {
     EXPECT_EQ(options->out, 12);
     EXPECT_EQ(options->scale, 0.1);
     EXPECT_FALSE(options->bias);
+}
+
+TEST(IrGraph, NumberOptionsDoNotDependOnTheLocale) {
+    const comma_locale locale;
+    if (!locale.active) {
+        GTEST_SKIP() << "no locale with a decimal comma can be made here";
+    }
+    crl_layer_desc layer = dense("a", 8);
+    layer.options[1] = {"scale", 0.1, nullptr};
+    toy::graph_ptr graph = toy::graph({desc("source", "x"), layer, desc("loss", "loss")});
+    ASSERT_TRUE(graph);
+    const auto *options = static_cast<const toy::dense_options *>(graph->node[1].spec.options);
+    EXPECT_EQ(options->out, 8);
+    EXPECT_EQ(options->scale, 0.1);
 }
 
 TEST(IrGraph, RefusesBadStructure) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/base/comma_locale.h"
 #include "tests/layers/harness.h"
 
 namespace layer_test {
@@ -67,6 +68,14 @@ TEST(LayersSoftmaxCrossEntropy, RejectsWrongInputs) {
               "softmax_cross_entropy loss: input 1 is f32(3), expected i32(3)");
     EXPECT_EQ(InferError(type, "loss", {F32({3, 2}), I32({3}), F32({2})}),
               "softmax_cross_entropy loss: input 2 is f32(2), expected f32(3)");
+}
+
+TEST(LayersSoftmaxCrossEntropy, LabelWeightsDoNotDependOnTheLocale) {
+    const comma_locale locale;
+    if (!locale.active) {
+        GTEST_SKIP() << "no locale with a decimal comma can be made here";
+    }
+    EXPECT_EQ(InferError("softmax_cross_entropy", "loss", kRows, {{"label_weights", "1,0.5"}}), "");
 }
 
 TEST(LayersSoftmaxCrossEntropy, RejectsWrongLabelWeights) {

@@ -24,6 +24,9 @@ static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
 
 static crl_status run_reference(const crl_cli *cli, crl_cli_args *args) {
     (void)args;
+    printf("# Config reference\n\n"
+           "Made by `carole config reference > docs/config.md`; the facts stand in the option "
+           "tables.\nEvery key can also be given as `--set section.key=value`.\n\n");
     return crl_settings_reference(cli->registries, stdout);
 }
 

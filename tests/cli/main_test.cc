@@ -115,6 +115,11 @@ TEST_F(CliMain, ConfigReferenceNamesEverySection) {
         EXPECT_NE(result.out.find(section), std::string::npos) << section;
 }
 
+TEST_F(CliMain, ConfigReferenceIsWhatDocsHave) {
+    EXPECT_EQ(carole({"config", "reference"}).out, cli::read_file(CRL_SOURCE_DIR "/docs/config.md"))
+        << "run: carole config reference > docs/config.md";
+}
+
 TEST_F(CliMain, AFullDiskIsAFailure) {
     if (access("/dev/full", W_OK) != 0)
         GTEST_SKIP() << "no /dev/full here";

@@ -31,8 +31,8 @@ typedef struct crl_alloc_watch {
     CRL_ATOMIC(int64_t) frees;
     CRL_ATOMIC(int64_t) live_bytes;
     CRL_ATOMIC(int64_t) peak_bytes;
-    CRL_ATOMIC(int64_t)
-    fail_at; /* n > 0: the n-th request from now on fails with NOMEM; 0: never */
+    /* n > 0: the n-th request from now on fails with NOMEM; 0: never */
+    CRL_ATOMIC(int64_t) fail_at;
 } crl_alloc_watch;
 
 /* Attaches the calling thread to `watch` (NULL detaches); returns the previous one. */

@@ -37,7 +37,7 @@ static crl_status check_lanes(const crl_allreduce_config *config) {
     return CRL_STATUS_OK;
 }
 
-crl_status crl_allreduce_check(const crl_allreduce_config *config) {
+static crl_status check_config(const crl_allreduce_config *config) {
     const crl_group *group = config->group;
     if (group->size < 1 || group->me < 0 || group->me >= group->size) {
         return CRL_FAIL(INVALID, "all-reduce: member %d of a group of %d", group->me, group->size);
@@ -61,19 +61,31 @@ crl_status crl_allreduce_check(const crl_allreduce_config *config) {
     return CRL_STATUS_OK;
 }
 
-crl_status crl_allreduce_scratch(float **out, void **own, const crl_allreduce_config *config,
-                                 size_t bytes) {
-    void *scratch = config->scratch;
-    if (!scratch) {
-        CRL_TRY(crl_alloc(own, bytes, 1));
-        scratch = *own;
+crl_status crl_allreduce_base_init(crl_allreduce_base *base, const crl_allreduce_config *config,
+                                   size_t (*scratch_bytes)(const crl_allreduce_config *config)) {
+    CRL_TRY(check_config(config));
+    base->config = *config;
+    base->group = *config->group;
+    if (!config->scratch) {
+        CRL_TRY(crl_alloc(&base->own_scratch, scratch_bytes(config), 1));
     }
-    *out = scratch;
+    base->scratch = config->scratch ? config->scratch : base->own_scratch;
     return CRL_STATUS_OK;
 }
 
-crl_status crl_allreduce_check_start(const crl_allreduce_config *config, const crl_lane_node *node,
-                                     int nodes, const float *result, int64_t count) {
+void crl_allreduce_base_fini(crl_allreduce_base *base) {
+    if (base->in_flight) {
+        crl_comm_abort(base->group.comm);
+    }
+    crl_free(base->own_scratch);
+}
+
+int crl_allreduce_tag(const crl_allreduce_base *base) {
+    return crl_group_tag(&base->group, base->config.channel);
+}
+
+static crl_status check_start(const crl_allreduce_config *config, const crl_lane_node *node,
+                              int nodes, const float *result, int64_t count) {
     if (count < 0 || count > config->max_count) {
         return CRL_FAIL(INVALID, "all-reduce: %lld elements, expected 0 to %lld", (long long)count,
                         (long long)config->max_count);
@@ -95,6 +107,17 @@ crl_status crl_allreduce_check_start(const crl_allreduce_config *config, const c
         return CRL_FAIL(INVALID, "all-reduce: member %d has no lanes and no memory for the result",
                         config->group->me);
     }
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_allreduce_begin(crl_allreduce_base *base, const crl_lane_node *node, int nodes,
+                               const float *result, int64_t count) {
+    if (base->in_flight) {
+        return CRL_FAIL(INVALID, "all-reduce: started while in flight");
+    }
+    CRL_TRY(check_start(&base->config, node, nodes, result, count));
+    base->count = count;
+    base->in_flight = true;
     return CRL_STATUS_OK;
 }
 

@@ -36,15 +36,27 @@ static inline int64_t crl_chunk_most(int64_t count, int parts) {
     return (blocks + parts - 1) / parts * CRL_CHUNK_ALIGN;
 }
 
-/* INVALID unless the config makes sense. */
-CRL_NODISCARD crl_status crl_allreduce_check(const crl_allreduce_config *config);
-/* The config's scratch, or own memory of that size in *own (to be freed) when it brings none. */
-CRL_NODISCARD crl_status crl_allreduce_scratch(float **out, void **own,
-                                               const crl_allreduce_config *config, size_t bytes);
-/* INVALID unless the arguments of `start` fit the config. */
-CRL_NODISCARD crl_status crl_allreduce_check_start(const crl_allreduce_config *config,
-                                                   const crl_lane_node *node, int nodes,
-                                                   const float *result, int64_t count);
+/* What every algorithm keeps: the first member of its crl_allreduce. */
+typedef struct crl_allreduce_base {
+    crl_allreduce_config config;
+    crl_group group;
+    float *scratch;
+    void *own_scratch; /* NULL: the caller lends it */
+    bool in_flight;
+    int64_t count; /* elements in flight */
+} crl_allreduce_base;
+
+/* Checks and copies the config; scratch is the config's, or own memory when it brings none. */
+CRL_NODISCARD crl_status
+crl_allreduce_base_init(crl_allreduce_base *base, const crl_allreduce_config *config,
+                        size_t (*scratch_bytes)(const crl_allreduce_config *config));
+/* Aborts the job when in flight. */
+void crl_allreduce_base_fini(crl_allreduce_base *base);
+/* How `start` begins: INVALID unless at rest and the arguments fit the config; then in flight. */
+CRL_NODISCARD crl_status crl_allreduce_begin(crl_allreduce_base *base, const crl_lane_node *node,
+                                             int nodes, const float *result, int64_t count);
+/* The tag of its messages. */
+int crl_allreduce_tag(const crl_allreduce_base *base);
 /* This member's nodes added up in order, in the memory of the result; zeros without any. */
 CRL_NODISCARD crl_status crl_allreduce_join(float **out, const crl_allreduce_config *config,
                                             const crl_lane_node *node, int nodes, float *result,

@@ -31,15 +31,10 @@ typedef struct exchange {
 } exchange;
 
 struct crl_allreduce {
-    crl_allreduce_config config;
-    crl_group group;
-    float *scratch;
-    void *own_scratch; /* NULL: the caller lends it */
-    int extra;         /* r */
-    int levels;        /* log2 P */
+    crl_allreduce_base base;
+    int extra;  /* r */
+    int levels; /* log2 P */
 
-    bool in_flight;
-    int64_t count;
     float *data;
     int64_t low[MAX_LEVELS + 1], high[MAX_LEVELS + 1]; /* what is kept before each level */
     int step, steps;
@@ -47,31 +42,24 @@ struct crl_allreduce {
     crl_request send, receive;
 };
 
-static int tag_of(const crl_allreduce *a) {
-    return crl_group_tag(&a->group, a->config.channel);
-}
-
 /* Members of the power of two: number v is member_of(v). */
 static int member_of(const crl_allreduce *a, int v) {
     return v < a->extra ? 2 * v : v + a->extra;
 }
 
 static bool is_paired(const crl_allreduce *a) {
-    return a->group.me < 2 * a->extra;
+    return a->base.group.me < 2 * a->extra;
 }
 
 static bool is_folded(const crl_allreduce *a) {
-    return is_paired(a) && a->group.me % 2 == 1;
+    return is_paired(a) && a->base.group.me % 2 == 1;
 }
 
 static void halving_destroy(crl_allreduce *a) {
     if (a == NULL) {
         return;
     }
-    if (a->in_flight) {
-        crl_comm_abort(a->group.comm);
-    }
-    crl_free(a->own_scratch);
+    crl_allreduce_base_fini(&a->base);
     crl_free(a);
 }
 
@@ -88,16 +76,12 @@ static size_t halving_scratch_bytes(const crl_allreduce_config *config) {
 static crl_status halving_create(crl_allreduce **out, const crl_allreduce_config *config) {
     crl_allreduce *a = NULL;
     crl_status status;
-    CRL_TRY(crl_allreduce_check(config));
     CRL_TRY_OUT(crl_alloc(&a, 1, sizeof *a));
-    a->config = *config;
-    a->group = *config->group;
-    while (2 << a->levels <= a->group.size) {
+    CRL_TRY_OUT(crl_allreduce_base_init(&a->base, config, halving_scratch_bytes));
+    while (2 << a->levels <= a->base.group.size) {
         a->levels++;
     }
-    a->extra = a->group.size - (1 << a->levels);
-    CRL_TRY_OUT(
-        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, halving_scratch_bytes(config)));
+    a->extra = a->base.group.size - (1 << a->levels);
     *out = a;
     a = NULL;
 out:
@@ -108,7 +92,7 @@ out:
 /* The members of the power of two halve what they keep, level by level. */
 static void lay_out_levels(crl_allreduce *a, int number) {
     a->low[0] = 0;
-    a->high[0] = a->count;
+    a->high[0] = a->base.count;
     for (int level = 0; level < a->levels; level++) {
         const int64_t low = a->low[level], high = a->high[level];
         const int64_t middle = low + crl_chunk_begin(high - low, 2, 1);
@@ -119,7 +103,7 @@ static void lay_out_levels(crl_allreduce *a, int number) {
 }
 
 static int number_of(const crl_allreduce *a) {
-    return is_paired(a) ? a->group.me / 2 : a->group.me - a->extra;
+    return is_paired(a) ? a->base.group.me / 2 : a->base.group.me - a->extra;
 }
 
 /* The half of level `level` that this member does not keep. */
@@ -132,12 +116,12 @@ static void other_half(const crl_allreduce *a, int level, int64_t *begin, int64_
 static exchange fold_step(const crl_allreduce *a, bool before) {
     const bool sends = is_folded(a) == before;
     return (exchange){
-        .peer = a->group.me ^ 1,
+        .peer = a->base.group.me ^ 1,
         .sends = sends,
         .receives = !sends,
         .adds = before,
-        .send_length = a->count,
-        .receive_length = a->count,
+        .send_length = a->base.count,
+        .receive_length = a->base.count,
     };
 }
 
@@ -171,32 +155,27 @@ static crl_status begin_step(crl_allreduce *a) {
     a->now = plan_step(a);
     const exchange *now = &a->now;
     if (now->receives) {
-        float *to = now->adds ? a->scratch : a->data + now->receive_begin;
-        CRL_TRY(
-            crl_group_recv(&a->group, now->peer, tag_of(a), to, now->receive_length, &a->receive));
+        float *to = now->adds ? a->base.scratch : a->data + now->receive_begin;
+        CRL_TRY(crl_group_recv(&a->base.group, now->peer, crl_allreduce_tag(&a->base), to,
+                               now->receive_length, &a->receive));
     }
     if (now->sends) {
-        CRL_TRY(crl_group_send(&a->group, now->peer, tag_of(a), a->data + now->send_begin,
-                               now->send_length, &a->send));
+        CRL_TRY(crl_group_send(&a->base.group, now->peer, crl_allreduce_tag(&a->base),
+                               a->data + now->send_begin, now->send_length, &a->send));
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status halving_start(crl_allreduce *a, crl_lane_node *node, int nodes, float *result,
                                 int64_t count) {
-    if (a->in_flight) {
-        return CRL_FAIL(INVALID, "all-reduce: started while in flight");
-    }
-    CRL_TRY(crl_allreduce_check_start(&a->config, node, nodes, result, count));
-    CRL_TRY(crl_allreduce_join(&a->data, &a->config, node, nodes, result, count));
-    a->count = count;
+    CRL_TRY(crl_allreduce_begin(&a->base, node, nodes, result, count));
+    CRL_TRY(crl_allreduce_join(&a->data, &a->base.config, node, nodes, result, count));
     a->step = 0;
     a->steps = (is_folded(a) ? 0 : 2 * a->levels) + (is_paired(a) ? 2 : 0);
     a->steps = count > 0 ? a->steps : 0;
     if (!is_folded(a)) {
         lay_out_levels(a, number_of(a));
     }
-    a->in_flight = true;
     if (a->steps > 0) {
         CRL_TRY(begin_step(a));
     }
@@ -206,8 +185,8 @@ static crl_status halving_start(crl_allreduce *a, crl_lane_node *node, int nodes
 static crl_status end_step(crl_allreduce *a) {
     const exchange *now = &a->now;
     if (now->receives && now->adds && now->receive_length > 0) {
-        CRL_TRY(a->config.reduce->add(a->config.stream, a->data + now->receive_begin, a->scratch,
-                                      now->receive_length));
+        CRL_TRY(a->base.config.reduce->add(a->base.config.stream, a->data + now->receive_begin,
+                                           a->base.scratch, now->receive_length));
     }
     a->step++;
     if (a->step < a->steps) {
@@ -217,22 +196,22 @@ static crl_status end_step(crl_allreduce *a) {
 }
 
 static crl_status halving_progress(crl_allreduce *a, bool *done, int *peer) {
-    if (!a->in_flight) {
+    if (!a->base.in_flight) {
         *done = true;
         return CRL_STATUS_OK;
     }
     while (a->step < a->steps) {
         bool received, sent;
-        CRL_TRY(crl_comm_test(a->group.comm, &a->receive, &received));
-        CRL_TRY(crl_comm_test(a->group.comm, &a->send, &sent));
+        CRL_TRY(crl_comm_test(a->base.group.comm, &a->receive, &received));
+        CRL_TRY(crl_comm_test(a->base.group.comm, &a->send, &sent));
         if (!received || !sent) {
-            *peer = crl_group_rank(&a->group, a->now.peer);
+            *peer = crl_group_rank(&a->base.group, a->now.peer);
             *done = false;
             return CRL_STATUS_OK;
         }
         CRL_TRY(end_step(a));
     }
-    a->in_flight = false;
+    a->base.in_flight = false;
     *done = true;
     return CRL_STATUS_OK;
 }

@@ -39,28 +39,20 @@ typedef struct peer_state {
 } peer_state;
 
 struct crl_allreduce {
-    crl_allreduce_config config;
-    crl_group group;
-    float *scratch;
-    void *own_scratch; /* NULL: the caller lends it */
-    part *part;        /* (parts) of all members, in lane order */
-    peer_state *peer;  /* (size) */
+    crl_allreduce_base base; /* scratch: (foreign parts, chunk) */
+    part *part;              /* (parts) of all members, in lane order */
+    peer_state *peer;        /* (size) */
     int parts, own_first, own_count;
 
-    bool in_flight, combined;
-    int64_t count;
+    bool combined;
     float *result;
     int taken; /* parts on the stack */
     crl_lane_node stack[2 * CRL_MAX_LANE_NODES];
     int stacked;
 };
 
-static int tag_of(const crl_allreduce *a) {
-    return crl_group_tag(&a->group, a->config.channel);
-}
-
 static int64_t begin_of(const crl_allreduce *a, int member) {
-    return crl_chunk_begin(a->count, a->group.size, member);
+    return crl_chunk_begin(a->base.count, a->base.group.size, member);
 }
 
 static int64_t length_of(const crl_allreduce *a, int member) {
@@ -71,23 +63,20 @@ static void tree_destroy(crl_allreduce *a) {
     if (a == NULL) {
         return;
     }
-    if (a->in_flight) {
-        crl_comm_abort(a->group.comm);
-    }
-    crl_free(a->own_scratch);
+    crl_allreduce_base_fini(&a->base);
     crl_free(a->part);
     crl_free(a->peer);
     crl_free(a);
 }
 
 static void lay_out_parts(crl_allreduce *a, int64_t chunk) {
-    const int *first = a->config.lane_first;
-    float *scratch = a->scratch;
+    const int *first = a->base.config.lane_first;
+    float *scratch = a->base.scratch;
     int at = 0;
-    for (int member = 0; member < a->group.size; member++) {
+    for (int member = 0; member < a->base.group.size; member++) {
         crl_lane_node node[CRL_MAX_LANE_NODES];
         const int nodes = crl_lane_split(first[member], first[member + 1], node);
-        const bool own = member == a->group.me;
+        const bool own = member == a->base.group.me;
         if (own) {
             a->own_first = at;
             a->own_count = nodes;
@@ -125,15 +114,11 @@ static size_t tree_scratch_bytes(const crl_allreduce_config *config) {
 static crl_status tree_create(crl_allreduce **out, const crl_allreduce_config *config) {
     crl_allreduce *a = NULL;
     crl_status status;
-    CRL_TRY(crl_allreduce_check(config));
     CRL_TRY_OUT(crl_alloc(&a, 1, sizeof *a));
-    a->config = *config;
-    a->group = *config->group;
-    const int size = a->group.size;
+    CRL_TRY_OUT(crl_allreduce_base_init(&a->base, config, tree_scratch_bytes));
+    const int size = a->base.group.size;
     int foreign;
     count_nodes(config, &a->parts, &foreign);
-    CRL_TRY_OUT(
-        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, tree_scratch_bytes(config)));
     CRL_TRY_OUT(crl_alloc(&a->part, (size_t)a->parts, sizeof *a->part));
     CRL_TRY_OUT(crl_alloc(&a->peer, (size_t)size, sizeof *a->peer));
     lay_out_parts(a, crl_chunk_most(config->max_count, size));
@@ -145,7 +130,7 @@ out:
 }
 
 static crl_status post_parts(crl_allreduce *a, const crl_lane_node *node) {
-    const int me = a->group.me;
+    const int me = a->base.group.me;
     const int64_t length = length_of(a, me);
     for (int i = 0; i < a->parts; i++) {
         part *part = &a->part[i];
@@ -153,15 +138,16 @@ static crl_status post_parts(crl_allreduce *a, const crl_lane_node *node) {
         part->node.data =
             part->scratch != NULL ? part->scratch : node[i - a->own_first].data + begin_of(a, me);
         if (!part->ready) {
-            CRL_TRY(crl_group_recv(&a->group, part->member, tag_of(a), part->scratch, length,
-                                   &part->request));
+            CRL_TRY(crl_group_recv(&a->base.group, part->member, crl_allreduce_tag(&a->base),
+                                   part->scratch, length, &part->request));
         }
     }
-    for (int s = 1; s < a->group.size; s++) {
-        const int to = (me + s) % a->group.size;
+    for (int s = 1; s < a->base.group.size; s++) {
+        const int to = (me + s) % a->base.group.size;
         for (int i = 0; i < a->own_count && length_of(a, to) > 0; i++) {
-            CRL_TRY(crl_group_send(&a->group, to, tag_of(a), node[i].data + begin_of(a, to),
-                                   length_of(a, to), &a->peer[to].send[i]));
+            CRL_TRY(crl_group_send(&a->base.group, to, crl_allreduce_tag(&a->base),
+                                   node[i].data + begin_of(a, to), length_of(a, to),
+                                   &a->peer[to].send[i]));
         }
     }
     return CRL_STATUS_OK;
@@ -169,18 +155,13 @@ static crl_status post_parts(crl_allreduce *a, const crl_lane_node *node) {
 
 static crl_status tree_start(crl_allreduce *a, crl_lane_node *node, int nodes, float *result,
                              int64_t count) {
-    if (a->in_flight) {
-        return CRL_FAIL(INVALID, "all-reduce: started while in flight");
-    }
-    CRL_TRY(crl_allreduce_check_start(&a->config, node, nodes, result, count));
-    a->count = count;
+    CRL_TRY(crl_allreduce_begin(&a->base, node, nodes, result, count));
     a->result = nodes > 0 ? node[0].data : result;
     a->taken = a->stacked = 0;
     a->combined = false;
-    for (int member = 0; member < a->group.size; member++) {
-        a->peer[member].sent = a->peer[member].getting = member == a->group.me;
+    for (int member = 0; member < a->base.group.size; member++) {
+        a->peer[member].sent = a->peer[member].getting = member == a->base.group.me;
     }
-    a->in_flight = true;
     CRL_TRY(post_parts(a, node));
     return CRL_STATUS_OK;
 }
@@ -200,7 +181,8 @@ static crl_status fold(crl_allreduce *a, int *at, int first, int count, float **
     CRL_TRY(fold(a, at, first, count / 2, &left));
     CRL_TRY(fold(a, at, first + count / 2, count / 2, &right));
     if (left != NULL && right != NULL) {
-        CRL_TRY(a->config.reduce->add(a->config.stream, left, right, length_of(a, a->group.me)));
+        CRL_TRY(a->base.config.reduce->add(a->base.config.stream, left, right,
+                                           length_of(a, a->base.group.me)));
     }
     *out = left != NULL ? left : right;
     return CRL_STATUS_OK;
@@ -208,7 +190,7 @@ static crl_status fold(crl_allreduce *a, int *at, int first, int count, float **
 
 /* All pieces are on the stack: finishes the sum and hands it out. */
 static crl_status finish_chunk(crl_allreduce *a) {
-    const int me = a->group.me;
+    const int me = a->base.group.me;
     const int64_t length = length_of(a, me);
     a->combined = true;
     if (length == 0) {
@@ -217,15 +199,16 @@ static crl_status finish_chunk(crl_allreduce *a) {
     float *chunk = a->result + begin_of(a, me);
     float *sum;
     int at = 0;
-    CRL_TRY(fold(a, &at, 0, a->config.lanes, &sum));
+    CRL_TRY(fold(a, &at, 0, a->base.config.lanes, &sum));
     if (sum == NULL) {
         memset(chunk, 0, (size_t)length * sizeof *chunk);
     } else if (sum != chunk) {
         memcpy(chunk, sum, (size_t)length * sizeof *chunk);
     }
-    for (int s = 1; s < a->group.size; s++) {
-        const int to = (me + s) % a->group.size;
-        CRL_TRY(crl_group_send(&a->group, to, tag_of(a), chunk, length, &a->peer[to].give));
+    for (int s = 1; s < a->base.group.size; s++) {
+        const int to = (me + s) % a->base.group.size;
+        CRL_TRY(crl_group_send(&a->base.group, to, crl_allreduce_tag(&a->base), chunk, length,
+                               &a->peer[to].give));
     }
     return CRL_STATUS_OK;
 }
@@ -235,14 +218,15 @@ static crl_status take_parts(crl_allreduce *a, int *peer) {
     for (; a->taken < a->parts; a->taken++) {
         part *part = &a->part[a->taken];
         if (!part->ready) {
-            CRL_TRY(crl_comm_test(a->group.comm, &part->request, &part->ready));
+            CRL_TRY(crl_comm_test(a->base.group.comm, &part->request, &part->ready));
         }
         if (!part->ready) {
-            *peer = crl_group_rank(&a->group, part->member);
+            *peer = crl_group_rank(&a->base.group, part->member);
             return CRL_STATUS_OK;
         }
-        CRL_TRY(crl_lane_push_node(a->stack, &a->stacked, part->node, length_of(a, a->group.me),
-                                   a->config.reduce, a->config.stream));
+        CRL_TRY(crl_lane_push_node(a->stack, &a->stacked, part->node,
+                                   length_of(a, a->base.group.me), a->base.config.reduce,
+                                   a->base.config.stream));
     }
     CRL_TRY(finish_chunk(a));
     return CRL_STATUS_OK;
@@ -256,26 +240,27 @@ static crl_status serve_peer(crl_allreduce *a, int member, bool *done) {
     if (!peer->sent) {
         peer->sent = true;
         for (int i = 0; i < a->own_count && peer->sent; i++) {
-            CRL_TRY(crl_comm_test(a->group.comm, &peer->send[i], &peer->sent));
+            CRL_TRY(crl_comm_test(a->base.group.comm, &peer->send[i], &peer->sent));
         }
     }
     if (peer->sent && !peer->getting) {
         peer->getting = true;
         if (length_of(a, member) > 0) {
-            CRL_TRY(crl_group_recv(&a->group, member, tag_of(a), a->result + begin_of(a, member),
-                                   length_of(a, member), &peer->get));
+            CRL_TRY(crl_group_recv(&a->base.group, member, crl_allreduce_tag(&a->base),
+                                   a->result + begin_of(a, member), length_of(a, member),
+                                   &peer->get));
         }
     }
     if (peer->getting) {
-        CRL_TRY(crl_comm_test(a->group.comm, &peer->get, &got));
+        CRL_TRY(crl_comm_test(a->base.group.comm, &peer->get, &got));
     }
-    CRL_TRY(crl_comm_test(a->group.comm, &peer->give, &given));
+    CRL_TRY(crl_comm_test(a->base.group.comm, &peer->give, &given));
     *done = peer->getting && got && given && a->combined;
     return CRL_STATUS_OK;
 }
 
 static crl_status tree_progress(crl_allreduce *a, bool *done, int *peer) {
-    if (!a->in_flight) {
+    if (!a->base.in_flight) {
         *done = true;
         return CRL_STATUS_OK;
     }
@@ -285,16 +270,16 @@ static crl_status tree_progress(crl_allreduce *a, bool *done, int *peer) {
         CRL_TRY(take_parts(a, peer));
     }
     bool all = a->combined;
-    for (int s = 1; s < a->group.size; s++) {
-        const int member = (a->group.me + s) % a->group.size;
+    for (int s = 1; s < a->base.group.size; s++) {
+        const int member = (a->base.group.me + s) % a->base.group.size;
         bool served;
         CRL_TRY(serve_peer(a, member, &served));
         if (!served && *peer < 0) {
-            *peer = crl_group_rank(&a->group, member);
+            *peer = crl_group_rank(&a->base.group, member);
         }
         all = all && served;
     }
-    a->in_flight = !all;
+    a->base.in_flight = !all;
     *done = all;
     return CRL_STATUS_OK;
 }

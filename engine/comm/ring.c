@@ -24,14 +24,9 @@
 enum { WINDOW = 4, SEGMENT_BYTES = 1 << 20 };
 
 struct crl_allreduce {
-    crl_allreduce_config config;
-    crl_group group;
-    float *scratch;    /* (WINDOW, segment) */
-    void *own_scratch; /* NULL: the caller lends it */
-    int64_t segment;   /* elements */
+    crl_allreduce_base base; /* scratch: (WINDOW, segment) */
+    int64_t segment;         /* elements */
 
-    bool in_flight;
-    int64_t count;
     float *data;
     int segments;                        /* G */
     int items;                           /* 2(W-1)G */
@@ -44,17 +39,13 @@ typedef struct span {
     int64_t begin, length;
 } span;
 
-static int tag_of(const crl_allreduce *a) {
-    return crl_group_tag(&a->group, a->config.channel);
-}
-
 /* What item `item` of this member's left (received) or right (sent) neighbour is about. */
 static span span_of(const crl_allreduce *a, int item, bool receiving) {
-    const int size = a->group.size;
+    const int size = a->base.group.size;
     const int step = item / a->segments, segment = item % a->segments;
-    const int chunk = (a->group.me - step - (receiving ? 1 : 0) + 2 * size) % size;
-    const int64_t begin = crl_chunk_begin(a->count, size, chunk);
-    const int64_t length = crl_chunk_begin(a->count, size, chunk + 1) - begin;
+    const int chunk = (a->base.group.me - step - (receiving ? 1 : 0) + 2 * size) % size;
+    const int64_t begin = crl_chunk_begin(a->base.count, size, chunk);
+    const int64_t length = crl_chunk_begin(a->base.count, size, chunk + 1) - begin;
     const int64_t from = crl_chunk_begin(length, a->segments, segment);
     return (span){begin + from, crl_chunk_begin(length, a->segments, segment + 1) - from};
 }
@@ -67,10 +58,7 @@ static void ring_destroy(crl_allreduce *a) {
     if (a == NULL) {
         return;
     }
-    if (a->in_flight) {
-        crl_comm_abort(a->group.comm);
-    }
-    crl_free(a->own_scratch);
+    crl_allreduce_base_fini(&a->base);
     crl_free(a);
 }
 
@@ -89,20 +77,16 @@ static size_t ring_scratch_bytes(const crl_allreduce_config *config) {
 static crl_status ring_create(crl_allreduce **out, const crl_allreduce_config *config) {
     crl_allreduce *a = NULL;
     crl_status status;
-    CRL_TRY(crl_allreduce_check(config));
     CRL_TRY_OUT(crl_alloc(&a, 1, sizeof *a));
-    a->config = *config;
-    a->group = *config->group;
-    const int64_t most = crl_chunk_most(config->max_count, a->group.size);
+    CRL_TRY_OUT(crl_allreduce_base_init(&a->base, config, ring_scratch_bytes));
+    const int64_t most = crl_chunk_most(config->max_count, a->base.group.size);
     a->segment = segment_of(config);
-    if (most / a->segment > INT32_MAX / 4 / a->group.size) {
+    if (most / a->segment > INT32_MAX / 4 / a->base.group.size) {
         CRL_TRY_OUT(CRL_FAIL(INVALID,
                              "ring all-reduce: %lld elements in segments of %lld are too "
                              "many messages",
                              (long long)config->max_count, (long long)a->segment));
     }
-    CRL_TRY_OUT(
-        crl_allreduce_scratch(&a->scratch, &a->own_scratch, config, ring_scratch_bytes(config)));
     *out = a;
     a = NULL;
 out:
@@ -112,17 +96,12 @@ out:
 
 static crl_status ring_start(crl_allreduce *a, crl_lane_node *node, int nodes, float *result,
                              int64_t count) {
-    if (a->in_flight) {
-        return CRL_FAIL(INVALID, "all-reduce: started while in flight");
-    }
-    CRL_TRY(crl_allreduce_check_start(&a->config, node, nodes, result, count));
-    CRL_TRY(crl_allreduce_join(&a->data, &a->config, node, nodes, result, count));
-    const int64_t most = crl_chunk_most(count, a->group.size);
-    a->count = count;
+    CRL_TRY(crl_allreduce_begin(&a->base, node, nodes, result, count));
+    CRL_TRY(crl_allreduce_join(&a->data, &a->base.config, node, nodes, result, count));
+    const int64_t most = crl_chunk_most(count, a->base.group.size);
     a->segments = (int)((most + a->segment - 1) / a->segment);
-    a->items = count > 0 ? 2 * (a->group.size - 1) * a->segments : 0;
+    a->items = count > 0 ? 2 * (a->base.group.size - 1) * a->segments : 0;
     a->posted = a->received = a->sending = a->sent = 0;
-    a->in_flight = true;
     bool done;
     int peer;
     CRL_TRY(crl_allreduce_ring.progress(a, &done, &peer));
@@ -130,19 +109,20 @@ static crl_status ring_start(crl_allreduce *a, crl_lane_node *node, int nodes, f
 }
 
 static crl_status post_receives(crl_allreduce *a) {
-    const int left = (a->group.me - 1 + a->group.size) % a->group.size;
+    const int left = (a->base.group.me - 1 + a->base.group.size) % a->base.group.size;
     for (; a->posted < a->items && a->posted - a->received < WINDOW; a->posted++) {
         const int item = a->posted;
         const span at = span_of(a, item, true);
         const int slot = item % WINDOW;
-        float *to = a->scratch + slot * a->segment;
+        float *to = a->base.scratch + slot * a->segment;
         if (!is_reduce(a, item)) {
             if (a->sent <= item - a->items / 2) {
                 break; /* what is still being sent from there must not be overwritten */
             }
             to = a->data + at.begin;
         }
-        CRL_TRY(crl_group_recv(&a->group, left, tag_of(a), to, at.length, &a->receive[slot]));
+        CRL_TRY(crl_group_recv(&a->base.group, left, crl_allreduce_tag(&a->base), to, at.length,
+                               &a->receive[slot]));
     }
     return CRL_STATUS_OK;
 }
@@ -151,24 +131,24 @@ static crl_status take_receives(crl_allreduce *a) {
     for (; a->received < a->posted; a->received++) {
         const int slot = a->received % WINDOW;
         bool done;
-        CRL_TRY(crl_comm_test(a->group.comm, &a->receive[slot], &done));
+        CRL_TRY(crl_comm_test(a->base.group.comm, &a->receive[slot], &done));
         if (!done) {
             break;
         }
         const span at = span_of(a, a->received, true);
         if (is_reduce(a, a->received) && at.length > 0) {
-            CRL_TRY(a->config.reduce->add(a->config.stream, a->data + at.begin,
-                                          a->scratch + slot * a->segment, at.length));
+            CRL_TRY(a->base.config.reduce->add(a->base.config.stream, a->data + at.begin,
+                                               a->base.scratch + slot * a->segment, at.length));
         }
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status move_sends(crl_allreduce *a) {
-    const int right = (a->group.me + 1) % a->group.size;
+    const int right = (a->base.group.me + 1) % a->base.group.size;
     for (; a->sent < a->sending; a->sent++) {
         bool done;
-        CRL_TRY(crl_comm_test(a->group.comm, &a->send[a->sent % WINDOW], &done));
+        CRL_TRY(crl_comm_test(a->base.group.comm, &a->send[a->sent % WINDOW], &done));
         if (!done) {
             break;
         }
@@ -179,14 +159,14 @@ static crl_status move_sends(crl_allreduce *a) {
             break;
         }
         const span at = span_of(a, item, false);
-        CRL_TRY(crl_group_send(&a->group, right, tag_of(a), a->data + at.begin, at.length,
-                               &a->send[item % WINDOW]));
+        CRL_TRY(crl_group_send(&a->base.group, right, crl_allreduce_tag(&a->base),
+                               a->data + at.begin, at.length, &a->send[item % WINDOW]));
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status ring_progress(crl_allreduce *a, bool *done, int *peer) {
-    if (!a->in_flight) {
+    if (!a->base.in_flight) {
         *done = true;
         return CRL_STATUS_OK;
     }
@@ -198,11 +178,12 @@ static crl_status ring_progress(crl_allreduce *a, bool *done, int *peer) {
         CRL_TRY(take_receives(a));
         CRL_TRY(move_sends(a));
     } while (before != a->received + a->sent + a->posted + a->sending);
-    const int size = a->group.size;
-    *peer = crl_group_rank(&a->group, a->received < a->items ? (a->group.me - 1 + size) % size
-                                                             : (a->group.me + 1) % size);
+    const int size = a->base.group.size;
+    *peer =
+        crl_group_rank(&a->base.group, a->received < a->items ? (a->base.group.me - 1 + size) % size
+                                                              : (a->base.group.me + 1) % size);
     *done = a->received == a->items && a->sent == a->items;
-    a->in_flight = !*done;
+    a->base.in_flight = !*done;
     return CRL_STATUS_OK;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a program: one function per kind of action. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,23 @@ static void profile(const crl_executor *x, int node, int phase, int64_t begin_ns
     }
 }
 
+/* A kernel knows neither the node nor where in the step its samples stand. */
+static crl_status blame_node(const action_call *a, int n, crl_status status) {
+    const crl_node *node = &a->x->config.plan->graph->node[n];
+    const int64_t first = (a->x->config.first_micro_batch + a->micro_batch) * node->spec.batch;
+    crl_error error = *crl_error_get();
+    if (status == CRL_STATUS_INVALID) {
+        char message[1024];
+        snprintf(message, sizeof message, "%.1000s", error.message);
+        snprintf(error.message, sizeof error.message,
+                 "node %s, samples %" PRId64 " to %" PRId64 " of the step: %s", node->name, first,
+                 first + node->spec.batch - 1, message);
+        crl_error_set(&error);
+    }
+    crl_error_add_frame(__FILE__, __LINE__);
+    return status;
+}
+
 static crl_status run_forward(action_call *a) {
     crl_executor *x = a->x;
     a->scratch = x->workspace + a->local->layout->forward_bytes;
@@ -100,7 +118,10 @@ static crl_status run_forward(action_call *a) {
             call.y[o] =
                 locate(x, a->local, a->micro_batch, a->local->layout->value[node->output[o]]);
         }
-        CRL_TRY(node->layer->forward(&call));
+        const crl_status status = node->layer->forward(&call);
+        if (status) {
+            return blame_node(a, n, status);
+        }
         profile(x, n, CRL_PHASE_FORWARD, begin_ns);
         CRL_TRY(progress(x));
     }

@@ -250,16 +250,20 @@ void crl_grad_sync_begin(crl_grad_sync *sync) {
 }
 
 static crl_range lane_of(const crl_grad_sync *sync, int m, int *out_lane) {
-    for (int lane = sync->lanes.first; lane < sync->lanes.last; lane++) {
-        const crl_range r =
-            crl_lane_micro_batches(lane, sync->config.lanes, sync->config.micro_batches);
-        if (m < r.last) {
-            *out_lane = lane;
-            return r;
+    const crl_grad_sync_config *config = &sync->config;
+    int low = sync->lanes.first, high = sync->lanes.last - 1;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (m < crl_lane_micro_batches(middle, config->lanes, config->micro_batches).last) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    CRL_ASSERT(!"micro-batch of another replica");
-    return (crl_range){0, 0};
+    const crl_range lane = crl_lane_micro_batches(low, config->lanes, config->micro_batches);
+    CRL_ASSERT(lane.first <= m && m < lane.last);
+    *out_lane = low;
+    return lane;
 }
 
 float *crl_grad_sync_target(const crl_grad_sync *sync, int node, int slot, int m,

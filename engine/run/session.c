@@ -73,7 +73,7 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     double *node_s = NULL;
     *s = (crl_session){.settings = settings, .registries = registries, .comm = comm};
     CRL_TRY(choose_threads(s));
-    if (settings->train.profile) {
+    if (training && settings->train.profile) { /* an evaluation ends before it would pay */
         CRL_TRY(measure_costs(s, &node_s));
     }
     CRL_TRY_OUT(crl_layout_create(&s->layout, settings, registries, node_s));

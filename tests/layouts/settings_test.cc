@@ -98,6 +98,7 @@ TEST_F(LayoutsSettings, EvaluationCountsRanksToo) {
 TEST_F(LayoutsSettings, TokensOutsideTheVocabulary) {
     const std::string message = Failed(Sets{{"model.vocabulary", "50"}} + Width(2, 1));
     EXPECT_NE(message.find("expected 0 to 49"), std::string::npos) << message;
+    EXPECT_EQ(message.find("node wte, samples "), 0u) << message;
 }
 
 } // namespace

@@ -97,7 +97,19 @@ void crl_progress_started(crl_progress *progress, const crl_run_report *report);
 void crl_progress_stepped(crl_progress *progress, const crl_step_report *report);
 void crl_progress_evaluated(crl_progress *progress, const crl_evaluation_report *report);
 void crl_progress_saved(crl_progress *progress, int64_t step, const char *path);
+/* A line that stays, on stderr. */
+void crl_progress_tell(crl_progress *progress, crl_log_level level, int rank, const char *line);
 void crl_progress_end(crl_progress *progress);
+
+/*
+ * Ctrl-C and SIGTERM, as batch systems send before they kill: the first one asks, the second one
+ * ends the process at once. Begun before any other thread is started, so that all of them leave the
+ * signals to it.
+ */
+typedef struct crl_stop crl_stop;
+CRL_NODISCARD crl_status crl_stop_begin(crl_stop **out, const char *program);
+bool crl_stop_asked(const crl_stop *stop);
+void crl_stop_end(crl_stop *stop); /* NULL is fine */
 
 /* <run>/log.jsonl: a JSON object per event, with the keys of the progress line. */
 typedef struct crl_run_log {

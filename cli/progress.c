@@ -45,6 +45,14 @@ static void show(crl_progress *progress, char *line) {
     fflush(progress->out);
 }
 
+void crl_progress_tell(crl_progress *progress, crl_log_level level, int rank, const char *line) {
+    char text[LINE_BYTES * 2];
+    make_room(progress);
+    fflush(progress->out);
+    crl_log_format(text, sizeof text, level, rank, line);
+    fputs(text, stderr);
+}
+
 void crl_progress_started(crl_progress *progress, const crl_run_report *report) {
     char parameters[32], peak[32];
     const crl_mesh *mesh = &report->layout->mesh;

@@ -27,6 +27,7 @@ static const crl_option options[] = {
 
 typedef struct train_view {
     crl_progress *progress; /* NULL: quiet */
+    crl_stop *stop;
     crl_run_log log;
 } train_view;
 
@@ -58,6 +59,17 @@ static void saved(void *context, int64_t step, const char *path) {
         crl_progress_saved(view->progress, step, path);
 }
 
+static bool stop(void *context) {
+    const train_view *view = context;
+    return crl_stop_asked(view->stop);
+}
+
+static void tell(void *context, crl_log_level level, int rank, const char *line) {
+    const train_view *view = context;
+    if (view->progress)
+        crl_progress_tell(view->progress, level, rank, line);
+}
+
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     const train_options *o = args->options;
     crl_settings *settings = NULL;
@@ -67,14 +79,19 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
             .sets = o->sets, .transport = o->transport, .resume = o->resume, .np = o->np}));
     crl_status status = CRL_STATUS_OK;
     crl_progress progress;
+    crl_stop *watch = NULL;
+    CRL_TRY_OUT(crl_stop_begin(&watch, cli->program));
     crl_progress_begin(&progress, stdout);
     train_view view = {.progress = o->quiet ? NULL : &progress,
+                       .stop = watch,
                        .log = {.directory = settings->run.directory}};
     const crl_run_events events = {.context = &view,
                                    .started = started,
                                    .stepped = stepped,
                                    .evaluated = evaluated,
-                                   .saved = saved};
+                                   .saved = saved,
+                                   .stop = stop,
+                                   .log = {tell, &view, CRL_LOG_INFO, -1}};
     crl_run_result result = {0};
     status = crl_train(&result, settings, cli->registries, &events);
     crl_progress_end(&progress);
@@ -87,11 +104,17 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
         goto out;
     }
     CRL_TRY_OUT(crl_run_log_close(&view.log));
+    if (result.stopped)
+        CRL_TRY_OUT(CRL_FAIL(ABORTED,
+                             "stopped after step %" PRId64
+                             " as asked, the checkpoint is saved (go on with --resume auto)",
+                             result.steps));
     if (!o->quiet)
         printf("finished step %" PRId64 ": loss %.6g, parameter bits %016" PRIx64
                ", run folder %s\n",
                result.steps, result.loss, result.parameter_hash, settings->run.directory);
 out:
+    crl_stop_end(watch);
     crl_settings_destroy(settings);
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See step.h. The exchanged vector: [losses M × 4 | squared norms (params) | times ranks × 3]. */
+/* See step.h. The exchanged vector: [losses M × 4 | squared norms (params) | times ranks × 4]. */
 #include "engine/run/step.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/thread.h"
 
-enum { LOSS_PARTS = 4, TIME_PARTS = 3, WORLD_CHANNEL = 0 };
+enum { LOSS_PARTS = 4, TIME_PARTS = 4, WORLD_CHANNEL = 0 };
 
 static double *loss_part(const crl_stepper *s, int micro_batch) {
     return s->exchange + (int64_t)micro_batch * LOSS_PARTS;
@@ -119,6 +119,7 @@ static crl_status agree(const crl_stepper *s, int64_t step, crl_step_report *rep
         span_ns = time[1] > span_ns ? time[1] : span_ns;
         report->exposed_comm_s =
             time[2] > report->exposed_comm_s ? time[2] : report->exposed_comm_s;
+        report->stopping = report->stopping || time[3] > 0;
     }
     report->loss = total.sum / divisor;
     report->gradient_norm = sqrt(squares) / divisor;
@@ -158,6 +159,7 @@ crl_status crl_stepper_train(crl_stepper *s, int64_t step, double learning_rate,
     time[0] = (double)run.busy_ns;
     time[1] = (double)run.span_ns;
     time[2] = (double)exposed_ns * 1e-9;
+    time[3] = report->stopping ? 1 : 0;
     CRL_TRY(crl_allreduce_f64(&s->world, s->exchange, s->exchange_count, s->scratch));
     report->exposed_comm_s = 0;
     CRL_TRY(agree(s, step, report, &scale));

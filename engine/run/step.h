@@ -27,7 +27,8 @@ typedef struct crl_stepper {
 CRL_NODISCARD crl_status crl_stepper_init(crl_stepper *stepper, crl_rank *rank, crl_comm *comm);
 void crl_stepper_fini(crl_stepper *stepper);
 
-/* Collective: all ranks. Fills loss, gradient_norm, samples, tokens, times of the report. INVALID
+/* Collective: all ranks. report->stopping: in, this rank's wish; out, anybody's. Fills loss,
+ * gradient_norm, samples, tokens, times of the report. INVALID
  * when the loss or the norm is not finite: weights are then unchanged. */
 CRL_NODISCARD crl_status crl_stepper_train(crl_stepper *stepper, int64_t step, double learning_rate,
                                            const crl_loader_step *data, crl_step_report *report);

@@ -11,6 +11,8 @@
 typedef struct trainer {
     crl_session session;
     const crl_run_events *events; /* NULL but on rank 0 */
+    const crl_run_events *asked;  /* whom to ask whether to stop; may be NULL */
+    int64_t peak_bytes;           /* largest reservation of a rank */
     crl_feed train, validation;
     crl_loader *loader;
     crl_resume_point from; /* resumed from */
@@ -111,6 +113,44 @@ static crl_status open_data(trainer *t) {
     return crl_feed_loader(&t->loader, &t->train, s->rank, &range);
 }
 
+/* The largest reservation: known to all, reported by rank 0. */
+static crl_status find_peak(trainer *t) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_group *world = &t->session.stepper.world;
+    int64_t *bytes = NULL;
+    CRL_TRY_OUT(crl_alloc(&bytes, (size_t)world->size, sizeof *bytes));
+    bytes[world->me] = (int64_t)t->session.rank->memory.total_bytes;
+    CRL_TRY_OUT(crl_all_gather(world, bytes, sizeof *bytes));
+    for (int r = 0; r < world->size; r++) {
+        t->peak_bytes = bytes[r] > t->peak_bytes ? bytes[r] : t->peak_bytes;
+    }
+out:
+    crl_free(bytes);
+    return status;
+}
+
+/* What is easily overlooked: devices without work, bits decided by a checkpoint. */
+static void warn(const trainer *t, const crl_settings *asked) {
+    const crl_layout *layout = t->session.layout;
+    const crl_settings *settings = t->session.settings;
+    if (!t->events) {
+        return;
+    }
+    if (layout->mesh.data > layout->lanes) {
+        crl_log_write(&t->events->log, CRL_LOG_WARN,
+                      "%d of %d replicas have nothing to do: a step has only %d micro-batches",
+                      layout->mesh.data - layout->lanes, layout->mesh.data, layout->micro_batches);
+    }
+    if (t->from.path[0] && asked->lanes == 0 && settings->lanes > asked->parallel.data) {
+        crl_log_write(&t->events->log, CRL_LOG_INFO, "numerics.lanes is %lld, as in %s",
+                      (long long)settings->lanes, t->from.path);
+    }
+    if (!t->from.path[0] && strcmp(settings->run.resume, "auto") == 0) {
+        crl_log_write(&t->events->log, CRL_LOG_INFO, "no checkpoint in %s: a fresh run",
+                      settings->run.directory);
+    }
+}
+
 static void report_start(const trainer *t) {
     const crl_session *s = &t->session;
     const crl_run_report report = {.layout = s->layout,
@@ -123,7 +163,7 @@ static void report_start(const trainer *t) {
                                    .steps_per_epoch = t->steps_per_epoch,
                                    .train_samples = t->train.samples,
                                    .validation_samples = t->validation.samples,
-                                   .peak_bytes = (int64_t)s->rank->memory.total_bytes,
+                                   .peak_bytes = t->peak_bytes,
                                    .resumed_from = t->from.path[0] ? t->from.path : NULL};
     if (t->events && t->events->started) {
         t->events->started(t->events->context, &report);
@@ -156,7 +196,9 @@ static crl_status train_step(trainer *t, int64_t step) {
     crl_loader_step data;
     crl_step_report report = {.steps = t->steps,
                               .epoch = (double)step / (double)t->steps_per_epoch,
-                              .peak_bytes = (int64_t)t->session.rank->memory.total_bytes};
+                              .peak_bytes = t->peak_bytes,
+                              .stopping =
+                                  t->asked && t->asked->stop && t->asked->stop(t->asked->context)};
     const int64_t allocations = crl_alloc_thread_count();
     const int64_t primitives = crl_kernels_primitives_created();
     CRL_TRY(crl_loader_next(t->loader, &data));
@@ -168,6 +210,7 @@ static crl_status train_step(trainer *t, int64_t step) {
     }
     t->result.steps = step;
     t->result.loss = report.loss;
+    t->result.stopped = report.stopping && step < t->steps;
     if (t->events && t->events->stepped) {
         t->events->stepped(t->events->context, &report);
     }
@@ -180,6 +223,10 @@ static crl_status train_all(trainer *t) {
     t->result.evaluation.step = -1;
     for (int64_t step = t->from.step + 1; step <= t->steps; step++) {
         CRL_TRY(train_step(t, step));
+        if (t->result.stopped) {
+            CRL_TRY(save(t, step));
+            break;
+        }
         if (t->validation.dataset && due(step, train->evaluate_every, t->steps)) {
             CRL_TRY(evaluate(t, step));
         }
@@ -211,10 +258,13 @@ static crl_status train_rank(void *argument, crl_comm *comm) {
     crl_settings settings = *j->settings;
     CRL_TRY(crl_alloc(&t, 1, sizeof *t));
     t->events = comm->rank == 0 ? j->events : NULL;
+    t->asked = j->events;
     CRL_TRY_OUT(find_resume(t, comm, &settings));
     CRL_TRY_OUT(crl_session_open(&t->session, &settings, j->registries, comm, true));
     CRL_TRY_OUT(load(t, j->settings));
     CRL_TRY_OUT(open_data(t));
+    CRL_TRY_OUT(find_peak(t));
+    warn(t, j->settings);
     report_start(t);
     CRL_TRY_OUT(train_all(t));
     CRL_TRY_OUT(sum_counts(t));

@@ -27,6 +27,7 @@ typedef struct crl_step_report {
      * summed, be it for bytes or for replicas that are not there yet. */
     double exposed_comm_s;
     int64_t peak_bytes; /* largest reservation of a rank */
+    bool stopping;      /* a rank was asked to stop: this is the last step */
 } crl_step_report;
 
 typedef struct crl_evaluation_report {
@@ -52,10 +53,15 @@ typedef struct crl_run_events {
     void (*stepped)(void *context, const crl_step_report *report);
     void (*evaluated)(void *context, const crl_evaluation_report *report);
     void (*saved)(void *context, int64_t step, const char *path);
+    /* Asked by every rank, in its own thread, once a step: true on any of them makes the step the
+     * last one; a checkpoint is saved. */
+    bool (*stop)(void *context);
+    crl_log log; /* what a user may want to know beside the numbers */
 } crl_run_events;
 
 typedef struct crl_run_result {
     int64_t steps;                    /* the last step made */
+    bool stopped;                     /* before the last one of the settings, as asked */
     double loss;                      /* of it */
     uint64_t parameter_hash;          /* FNV-1a over all parameters' bits in graph order */
     crl_evaluation_report evaluation; /* the last one; step -1: none */

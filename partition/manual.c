@@ -31,7 +31,7 @@ static crl_status find_unit(int *out, const crl_partition_request *request, cons
     const long index = strtol(text, &end, 10);
     if (end != text && *end == '\0') {
         if (errno != 0 || index < 0 || index >= request->units) {
-            return CRL_FAIL(INVALID, "manual: cut '%s' is outside the units 0 to %d", text,
+            return CRL_FAIL(INVALID, "manual: cut '%s' is outside the layers 0 to %d", text,
                             request->units - 1);
         }
         *out = (int)index;
@@ -42,22 +42,22 @@ static crl_status find_unit(int *out, const crl_partition_request *request, cons
                                               sizeof *request->unit_name)
                            : NULL;
     if (near) {
-        return CRL_FAIL(INVALID, "manual: cut '%s' is no unit, did you mean '%s'?", text, near);
+        return CRL_FAIL(INVALID, "manual: cut '%s' is no layer, did you mean '%s'?", text, near);
     }
-    return CRL_FAIL(INVALID, "manual: cut '%s' is no unit", text);
+    return CRL_FAIL(INVALID, "manual: cut '%s' is no layer", text);
 }
 
 static crl_status check_cut(const crl_partition_request *request, const char *text, int unit,
                             int before) {
     if (unit == 0) {
-        return CRL_FAIL(INVALID, "manual: cut '%s' is the first unit, where stage 0 begins anyway",
+        return CRL_FAIL(INVALID, "manual: cut '%s' is the first layer, where stage 0 begins anyway",
                         text);
     }
     if (unit == before) {
         return CRL_FAIL(INVALID, "manual: cut '%s' is given twice", text);
     }
     if (unit < before) {
-        return CRL_FAIL(INVALID, "manual: cut '%s' is unit %d, expected one after unit %d", text,
+        return CRL_FAIL(INVALID, "manual: cut '%s' is layer %d, expected one after layer %d", text,
                         unit, before);
     }
     if (request->may_cut_before && !request->may_cut_before[unit]) {
@@ -98,5 +98,6 @@ static crl_status cut(crl_partition *out, const crl_partition_request *request) 
 const crl_partitioner crl_partitioner_manual = {
     .name = "manual",
     .help = "cuts at the layers named in the config",
+    .uses_cuts = true,
     .cut = cut,
 };

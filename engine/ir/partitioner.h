@@ -37,6 +37,8 @@ typedef struct crl_partition {
 typedef struct crl_partitioner {
     const char *name;
     const char *help;
+    bool uses_cuts; /* false: cuts in the request would be ignored, so a config with some is refused
+                     */
     /* INVALID: bad request. UNSUPPORTED: no cut keeps the limit; the message gives the limit and
      * the least memory that would fit. */
     crl_status (*cut)(crl_partition *out, const crl_partition_request *request);

@@ -9,6 +9,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/comm/collective.h"
+#include "engine/ir/partitioner.h"
 
 #define ROW(type_, struct_, field_, name_, value_, low, high, help_)                               \
     {                                                                                              \
@@ -270,6 +271,17 @@ static void check_names(problems *p, const crl_settings *s, const crl_registries
     }
 }
 
+static void check_cuts(problems *p, const crl_settings *s, const crl_registries *registries) {
+    const void *found = NULL;
+    if (s->parallel.cuts.count > 0 &&
+        crl_registry_find(&found, registries->partitioners, "partitioner",
+                          s->parallel.partitioner) == CRL_STATUS_OK &&
+        !((const crl_partitioner *)found)->uses_cuts) {
+        add_problem(p, "parallel.cuts", "cuts are given, but partitioner %s chooses its own",
+                    s->parallel.partitioner);
+    }
+}
+
 static void check_optimizer(problems *p, const crl_settings *s) {
     const char *option = NULL;
     if (s->optimizer_kind->check && s->optimizer_kind->check(s->optimizer_options, &option)) {
@@ -283,6 +295,7 @@ static crl_status check_together(const crl_settings *s, const crl_registries *re
     problems p = {.source = &s->source};
     check_numbers(&p, s);
     check_names(&p, s, registries);
+    check_cuts(&p, s, registries);
     check_optimizer(&p, s);
     if (p.used > 0) {
         return CRL_FAIL(INVALID, "%s", p.text);

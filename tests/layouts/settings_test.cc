@@ -58,6 +58,13 @@ TEST_F(LayoutsSettings, CutsSayWhereTheyWereGiven) {
     EXPECT_EQ(message.find("--set:"), 0u) << message;
 }
 
+TEST_F(LayoutsSettings, CutsNeedAPartitionerThatUsesThem) {
+    EXPECT_EQ(Refused({{"model.type", "mlp"},
+                       {"parallel.cuts", "[head]"},
+                       {"parallel.partitioner", "uniform"}}),
+              "--set:2:1: parallel.cuts: cuts are given, but partitioner uniform chooses its own");
+}
+
 TEST_F(LayoutsSettings, NoEndOfTraining) {
     EXPECT_EQ(Failed({{"train.steps", "0"}}),
               "train.steps and train.epochs are both 0, expected one of them");

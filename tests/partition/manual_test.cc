@@ -48,13 +48,13 @@ TEST(PartitionManual, CutsDecideTheStagesWhenNoNumberIsGiven) {
 TEST(PartitionManual, GivesOneErrorPerProblem) {
     manual_case c;
     EXPECT_EQ(c.failure({"h0"}), "manual: 1 cuts make 2 stages, expected 3");
-    EXPECT_EQ(c.failure({"h0", "haed"}), "manual: cut 'haed' is no unit, did you mean 'head'?");
-    EXPECT_EQ(c.failure({"h0", "5"}), "manual: cut '5' is outside the units 0 to 4");
-    EXPECT_EQ(c.failure({"h0", "-1"}), "manual: cut '-1' is outside the units 0 to 4");
-    EXPECT_EQ(c.failure({"h1", "h0"}), "manual: cut 'h0' is unit 1, expected one after unit 2");
+    EXPECT_EQ(c.failure({"h0", "haed"}), "manual: cut 'haed' is no layer, did you mean 'head'?");
+    EXPECT_EQ(c.failure({"h0", "5"}), "manual: cut '5' is outside the layers 0 to 4");
+    EXPECT_EQ(c.failure({"h0", "-1"}), "manual: cut '-1' is outside the layers 0 to 4");
+    EXPECT_EQ(c.failure({"h1", "h0"}), "manual: cut 'h0' is layer 1, expected one after layer 2");
     EXPECT_EQ(c.failure({"h1", "2"}), "manual: cut '2' is given twice");
     EXPECT_EQ(c.failure({"embed", "h0"}),
-              "manual: cut 'embed' is the first unit, where stage 0 begins anyway");
+              "manual: cut 'embed' is the first layer, where stage 0 begins anyway");
     c.may_cut = {1, 1, 0, 1, 1};
     EXPECT_EQ(c.failure({"h0", "h1"}), "manual: no stage may begin at 'h1'");
     c.fewer = true;

@@ -205,11 +205,12 @@ static crl_status select_tables(crl_config_input *input, section_tables *tables)
 }
 
 static crl_status check_missing(crl_config_input *input, const crl_config_section *section,
-                                const crl_option *table, const char *name) {
-    const crl_config_place at = {.file = name, .line = INT_MAX};
+                                const crl_option *table, const crl_config_place *whole) {
+    const crl_config_entry *given = crl_config_first(input, section->name, NULL);
+    const crl_config_place *at = given ? &given->at : whole;
     for (const crl_option *option = input->cut ? NULL : table; option && option->name; ++option) {
         if (!option->value && !crl_config_first(input, section->name, option->name)) {
-            CRL_TRY(crl_config_add_problem(input, &at, "missing key '%s.%s'", section->name,
+            CRL_TRY(crl_config_add_problem(input, at, "missing key '%s.%s'", section->name,
                                            option->name));
         }
     }
@@ -217,7 +218,7 @@ static crl_status check_missing(crl_config_input *input, const crl_config_sectio
 }
 
 static crl_status walk_section(crl_config_input *input, const crl_config_section *section,
-                               const char *name) {
+                               const crl_config_place *whole) {
     section_tables tables = {.section = section};
     CRL_TRY(crl_option_defaults(section->table, &input->arena, section->options));
     if (section->selector) {
@@ -229,13 +230,14 @@ static crl_status walk_section(crl_config_input *input, const crl_config_section
             CRL_TRY(apply_entry(input, &tables, entry));
         }
     }
-    CRL_TRY(check_missing(input, section, section->table, name));
-    CRL_TRY(check_missing(input, section, tables.selected, name));
+    CRL_TRY(check_missing(input, section, section->table, whole));
+    CRL_TRY(check_missing(input, section, tables.selected, whole));
     return CRL_STATUS_OK;
 }
 
+/* `whole` stands for the file where no place in it can be named. */
 static crl_status walk(crl_config_input *input, const crl_config_section *sections,
-                       const char *name) {
+                       const crl_config_place *whole) {
     for (int i = 0; i < input->entries; ++i) {
         const crl_config_entry *entry = &input->entry[i];
         CRL_TRY(check_duplicate(input, entry));
@@ -244,7 +246,7 @@ static crl_status walk(crl_config_input *input, const crl_config_section *sectio
         }
     }
     for (const crl_config_section *section = sections; section->name; ++section) {
-        CRL_TRY(walk_section(input, section, name));
+        CRL_TRY(walk_section(input, section, whole));
     }
     return CRL_STATUS_OK;
 }
@@ -286,13 +288,14 @@ crl_status crl_config_parse(crl_config_source *source, const crl_config_section 
                         CRL_CONFIG_LIMIT_BYTES);
     }
     crl_status status = CRL_STATUS_OK;
+    const crl_config_place whole = {.file = name, .line = bytes > 0 ? 1 : INT_MAX, .column = 1};
     crl_config_input input = {0};
     crl_config_source loaded = {0};
     CRL_TRY_OUT(crl_config_read_yaml(&input, name, text, bytes));
     for (int i = 0; i < set_count; ++i) {
         CRL_TRY_OUT(crl_config_read_set(&input, sets[i], i));
     }
-    CRL_TRY_OUT(walk(&input, sections, name));
+    CRL_TRY_OUT(walk(&input, sections, &whole));
     CRL_TRY_OUT(crl_config_report(&input));
     CRL_TRY_OUT(collect_origins(&input, &loaded));
     loaded.arena = input.arena;

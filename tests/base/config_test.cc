@@ -158,10 +158,10 @@ TEST_F(BaseConfig, ReportsEverythingAtOnceByLine) {
               "c.yaml:4:3: duplicate key 'data' in 'parallel', first given at c.yaml:3:3\n"
               "c.yaml:5:13: parallel.schedule is '1f2b', expected gpipe or 1f1b\n"
               "c.yaml:6:1: unknown section 'dta', did you mean 'data'?\n"
+              "c.yaml:8:1: missing key 'data.train'\n"
               "c.yaml:9:12: data.shuffle is 'yes', expected true or false\n"
               "c.yaml:10:9: data.rate is '.nan', expected a number\n"
-              "c.yaml:11:3: unknown key 'zebra' in 'data' (keys: train, bucket, shuffle, rate)\n"
-              "c.yaml: missing key 'data.train'");
+              "c.yaml:11:3: unknown key 'zebra' in 'data' (keys: train, bucket, shuffle, rate)");
     EXPECT_EQ(status, CRL_STATUS_INVALID);
     EXPECT_EQ(source.origins, 0);
 }
@@ -184,7 +184,7 @@ TEST_F(BaseConfig, RefusesWhatYamlHasBeyondPlainValues) {
 
 TEST_F(BaseConfig, RefusesWrongShapes) {
     EXPECT_EQ(Parse("[1, 2]"), "c.yaml:1:1: document is a list, expected sections\n"
-                               "c.yaml: missing key 'data.train'");
+                               "c.yaml:1:1: missing key 'data.train'");
     EXPECT_EQ(Parse("data", {"data.train=x"}),
               "c.yaml:1:1: document is a single value, expected sections");
     EXPECT_EQ(More("parallel: 4\n"),
@@ -271,8 +271,8 @@ TEST_F(BaseConfig, TheSelectorChoosesTheTable) {
     EXPECT_EQ(mlp.width, 7);
     ASSERT_EQ(More("model: {width: 9}\n", {"model.type=mlp"}), "");
     EXPECT_EQ(More("model: {type: gpt, width: 7}\n"),
-              "c.yaml:2:20: unknown key 'width' in 'model' (keys: type, layers, tokens)\n"
-              "c.yaml: missing key 'model.tokens'");
+              "c.yaml:2:1: missing key 'model.tokens'\n"
+              "c.yaml:2:20: unknown key 'width' in 'model' (keys: type, layers, tokens)");
     EXPECT_EQ(More("model: {type: gpt, layer: 7}\n", {"model.tokens=x"}),
               "c.yaml:2:20: unknown key 'layer' in 'model', did you mean 'layers'?");
     EXPECT_EQ(More("model: {width: 7}\n", {"model.type=gpt", "model.type=mlp"}), "");

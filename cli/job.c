@@ -135,6 +135,19 @@ crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli, crl_cli_args
     return CRL_STATUS_OK;
 }
 
+/* A layout that cannot be is a mistake in the config as well, and is found before any rank begins.
+ * What else may fail here will fail in the run, which says it better. */
+static crl_status check_layout(const crl_cli *cli, const crl_settings *settings) {
+    crl_layout *layout = NULL;
+    crl_program *program = NULL;
+    crl_status status = crl_layout_create(&layout, settings, cli->registries, NULL);
+    if (status == CRL_STATUS_OK)
+        status = crl_layout_program(&program, layout, layout->plan, 1, false);
+    crl_program_destroy(program);
+    crl_layout_destroy(layout);
+    return status == CRL_STATUS_INVALID ? status : CRL_STATUS_OK;
+}
+
 crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *args,
                         const crl_cli_launch *launch) {
     crl_text_list sets = launch->sets;
@@ -154,6 +167,7 @@ crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *ar
     args->exit_code = CRL_EXIT_USAGE;
     crl_status status = CRL_STATUS_OK;
     CRL_TRY_OUT(check_start(cli, settings, launch->np));
+    CRL_TRY_OUT(check_layout(cli, settings));
     args->exit_code = CRL_EXIT_FAILURE;
     const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
     if (cli->ranks == 1 && ranks > 1 && strcmp(settings->comm.transport, "mpi") == 0)

@@ -5,6 +5,7 @@
  */
 #include "cli/cli_internal.h"
 
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -67,23 +68,37 @@ static void print_stages(const crl_layout *layout) {
     }
 }
 
-static crl_status print_memory(const crl_layout *layout) {
+static void print_rank_memory(int rank, int position, const crl_memory_report *report) {
+    char text[7][32];
+    printf("%4d  %8d  %10s  %10s  %10s  %11s  %10s  %10s  %10s\n", rank, position,
+           crl_cli_bytes(text[0], (double)report->weights_bytes),
+           crl_cli_bytes(text[1], (double)report->gradients_bytes),
+           crl_cli_bytes(text[2], (double)report->optimizer_bytes),
+           crl_cli_bytes(text[3], (double)report->activations_bytes),
+           crl_cli_bytes(text[4], (double)report->workspace_bytes),
+           crl_cli_bytes(text[5], (double)report->comm_bytes),
+           crl_cli_bytes(text[6], (double)report->total_bytes));
+}
+
+/* Replica 0, and of the others those that need other memory: they may hold more lanes. Keeps in
+ * `most` the report of the rank that needs the most. */
+static crl_status print_memory(const crl_layout *layout, crl_memory_report *most) {
     printf("\nrank  position     weights   gradients   optimizer  activations   workspace        "
            "comm  "
            "     total\n");
     for (int position = 0; position < layout->mesh.pipeline; position++) {
-        const int rank = crl_mesh_rank(&layout->mesh, (crl_coordinates){.position = position});
-        crl_memory_report report = {0};
-        CRL_TRY(crl_layout_memory(&report, layout, rank));
-        char text[7][32];
-        printf("%4d  %8d  %10s  %10s  %10s  %11s  %10s  %10s  %10s\n", rank, position,
-               crl_cli_bytes(text[0], (double)report.weights_bytes),
-               crl_cli_bytes(text[1], (double)report.gradients_bytes),
-               crl_cli_bytes(text[2], (double)report.optimizer_bytes),
-               crl_cli_bytes(text[3], (double)report.activations_bytes),
-               crl_cli_bytes(text[4], (double)report.workspace_bytes),
-               crl_cli_bytes(text[5], (double)report.comm_bytes),
-               crl_cli_bytes(text[6], (double)report.total_bytes));
+        crl_memory_report before = {0};
+        for (int replica = 0; replica < layout->mesh.data; replica++) {
+            const int rank = crl_mesh_rank(
+                &layout->mesh, (crl_coordinates){.position = position, .replica = replica});
+            crl_memory_report report = {0};
+            CRL_TRY(crl_layout_memory(&report, layout, rank));
+            if (replica == 0 || memcmp(&report, &before, sizeof report) != 0)
+                print_rank_memory(rank, position, &report);
+            if (report.total_bytes > most->total_bytes)
+                *most = report;
+            before = report;
+        }
     }
     return CRL_STATUS_OK;
 }
@@ -145,6 +160,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_settings *settings = NULL;
     crl_layout *layout = NULL;
     double *node_s = NULL;
+    crl_memory_report most = {0};
     CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
     if (o->profile || settings->train.profile)
         CRL_TRY_OUT(crl_layout_profile(&node_s, settings, cli->registries));
@@ -155,9 +171,10 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
         printf("\n");
     }
     print_stages(layout);
-    CRL_TRY_OUT(print_memory(layout));
+    CRL_TRY_OUT(print_memory(layout, &most));
     print_ranks(&layout->mesh);
     CRL_TRY_OUT(print_pipeline(layout));
+    CRL_TRY_OUT(crl_layout_memory_fits(layout, &most));
 out:
     crl_layout_destroy(layout);
     crl_free(node_s);

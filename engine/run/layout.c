@@ -113,18 +113,24 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
-/* A partitioner knows no files: says where the cuts it refuses were given. */
-static crl_status cut(crl_partition *out, const crl_partitioner *partitioner,
-                      const crl_partition_request *request, const crl_settings *settings) {
+/* Plug-ins know no files: says where the key was given that they refuse. */
+static crl_status placed(crl_status status, const crl_settings *settings, const char *key) {
     char at[512], message[1024];
-    const crl_status status = partitioner->cut(out, request);
-    if (status != CRL_STATUS_INVALID || request->cuts.count == 0) {
-        CRL_TRY(status);
-        return CRL_STATUS_OK;
+    if (status != CRL_STATUS_INVALID) {
+        return status;
     }
     snprintf(message, sizeof message, "%s", crl_error_message());
-    return CRL_FAIL(INVALID, "%s: %s",
-                    crl_config_where(&settings->source, "parallel.cuts", at, sizeof at), message);
+    return CRL_FAIL(INVALID, "%s: %s", crl_config_where(&settings->source, key, at, sizeof at),
+                    message);
+}
+
+static crl_status too_many_stages(const crl_settings *settings, int units) {
+    const crl_settings_parallel *parallel = &settings->parallel;
+    return CRL_FAIL(INVALID,
+                    "layout: %lld stages (%lld positions x %lld), but the model has only %d "
+                    "layers to cut",
+                    (long long)(parallel->pipeline * parallel->virtual_stages),
+                    (long long)parallel->pipeline, (long long)parallel->virtual_stages, units);
 }
 
 static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
@@ -137,12 +143,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                   s->parallel.partitioner));
     CRL_TRY_OUT(chain_init(&c, layout));
     if (stages > c.units) {
-        status = CRL_FAIL(INVALID,
-                          "layout: %lld stages (%lld positions x %lld), but the model has "
-                          "only %d layers to cut",
-                          (long long)stages, (long long)s->parallel.pipeline,
-                          (long long)s->parallel.virtual_stages, c.units);
-        goto out;
+        CRL_TRY_OUT(placed(too_many_stages(s, c.units), s, "parallel.pipeline"));
     }
     const crl_partition_request request = {.units = c.units,
                                            .compute_s = c.compute_s,
@@ -154,7 +155,8 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                                (double)s->parallel.memory_limit_bytes,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
-    CRL_TRY_OUT(cut(&layout->partition, found, &request, s));
+    CRL_TRY_OUT(placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
+                       request.cuts.count > 0 ? "parallel.cuts" : "parallel.partitioner"));
     for (int i = 0; i < (int)stages; i++) {
         first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
     }
@@ -282,7 +284,9 @@ crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const
     if (micro_batches == 0) { /* an idle replica: nothing to do, but a program has at least one */
         return crl_program_create(out, plan->positions, plan->stages, 1);
     }
-    CRL_TRY_OUT(layout->schedule->build(&program, &request));
+    CRL_TRY_OUT(placed(layout->schedule->build(&program, &request), layout->settings,
+                       layout->settings->parallel.virtual_stages > 1 ? "parallel.virtual_stages"
+                                                                     : "parallel.schedule"));
     if (forward_only) {
         CRL_TRY_OUT(keep_forward(&forward, program));
         crl_program_destroy(program);

@@ -57,6 +57,11 @@ typedef struct crl_memory_report {
 CRL_NODISCARD crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout,
                                            int rank);
 
+/* UNSUPPORTED when that is more than the settings' memory limit. A partitioner only knows what
+ * grows with the layers it cuts; this is the whole of it. */
+CRL_NODISCARD crl_status crl_layout_memory_fits(const crl_layout *layout,
+                                                const crl_memory_report *memory);
+
 /* Time of every node by phase, in seconds (nodes × CRL_PHASES), measured on this machine with the
  * settings' threads. Owned by the caller (crl_free). */
 CRL_NODISCARD crl_status crl_layout_profile(double **out, const crl_settings *settings,

@@ -137,6 +137,18 @@ void crl_rank_destroy(crl_rank *r) {
     }
 }
 
+crl_status crl_layout_memory_fits(const crl_layout *layout, const crl_memory_report *memory) {
+    char at[512];
+    const crl_settings *s = layout->settings;
+    const size_t limit_bytes = (size_t)s->parallel.memory_limit_bytes;
+    if (limit_bytes == 0 || memory->total_bytes <= limit_bytes) {
+        return CRL_STATUS_OK;
+    }
+    return CRL_FAIL(UNSUPPORTED, "%s: a rank needs %zu bytes (%zu of activations), limit is %zu",
+                    crl_config_where(&s->source, "parallel.memory_limit", at, sizeof at),
+                    memory->total_bytes, memory->activations_bytes, limit_bytes);
+}
+
 crl_status crl_layout_memory(crl_memory_report *out, const crl_layout *layout, int rank) {
     crl_rank *r = NULL;
     CRL_TRY(crl_rank_create(&r, layout, rank, true));

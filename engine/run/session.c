@@ -79,6 +79,7 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     CRL_TRY_OUT(crl_layout_create(&s->layout, settings, registries, node_s));
     CRL_TRY_OUT(crl_mesh_check(&s->layout->mesh, comm->ranks));
     CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training));
+    CRL_TRY_OUT(crl_layout_memory_fits(s->layout, &s->rank->memory));
     CRL_TRY_OUT(crl_rank_bind(s->rank, comm));
     CRL_TRY_OUT(crl_stepper_init(&s->stepper, s->rank, comm));
     CRL_TRY_OUT(crl_params_init(s->rank->params, (uint64_t)settings->train.seed));

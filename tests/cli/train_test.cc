@@ -180,6 +180,64 @@ TEST_F(CliTrain, PlanShowsStagesMemoryAndPicture) {
         EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
 }
 
+TEST_F(CliTrain, PlanShowsEveryRankThatNeedsOtherMemory) {
+    const std::vector<std::string> three = {"plan",  config,
+                                            "--set", "parallel.pipeline=1",
+                                            "--set", "parallel.data=3",
+                                            "--set", "numerics.lanes=4"};
+    const auto rows = [](const std::string &text) { // of the table of memory
+        size_t count = 0;
+        bool inside = false;
+        for (const std::string &line : cli::lines(text)) {
+            inside = line.rfind("rank ", 0) == 0 || (inside && !line.empty() && line[0] == ' ');
+            count += inside;
+        }
+        return count - 1; // its head
+    };
+    auto result = carole(three); // one replica of the three holds two of the four lanes
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_GT(rows(result.out), 1u) << result.out;
+    EXPECT_LE(rows(result.out), 3u) << result.out;
+    std::vector<std::string> four = three;
+    four[5] = "parallel.data=4";
+    result = carole(four);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(rows(result.out), 1u) << result.out;
+}
+
+// A partitioner counts what 1F1B holds; this schedule holds all.
+TEST_F(CliTrain, PlanSaysWhenTheMemoryLimitIsNotKept) {
+    const auto result = carole({"plan", config, "--set", "parallel.memory_limit=1MiB", "--set",
+                                "parallel.schedule=gpipe", "--set", "train.global_batch=8192"});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_NE(result.err.find("parallel.memory_limit: a rank needs "), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.out.find("predicted bubble"), std::string::npos) << result.out;
+}
+
+// Before any rank begins: a mistake in the config like any other.
+TEST_F(CliTrain, LayoutsThatCannotBeAreSaidWithTheirPlace) {
+    const struct {
+        std::vector<std::string> sets;
+        std::string says;
+    } cases[] = {
+        {{"parallel.pipeline=64"}, "--set:1:1: parallel.pipeline: layout: 64 stages"},
+        {{"parallel.virtual_stages=2"}, "--set:1:1: parallel.virtual_stages: 1f1b: 4 stages"},
+        {{"parallel.schedule=interleaved"}, "--set:1:1: parallel.schedule: interleaved: 2 stages"},
+        {{"parallel.partitioner=manual"}, "--set:1:1: parallel.partitioner: manual: 0 cuts"},
+        {{"parallel.partitioner=manual", "parallel.cuts=[nowhere]"},
+         "--set:2:1: parallel.cuts: manual: cut 'nowhere'"}};
+    for (const auto &one : cases) {
+        std::vector<std::string> arguments = {"train", config};
+        for (const std::string &set : one.sets) {
+            arguments.insert(arguments.end(), {"--set", set});
+        }
+        const auto result = carole(arguments);
+        expect_failure(result, 2, one.says);
+        EXPECT_EQ(result.err.find("rank "), std::string::npos) << result.err;
+    }
+}
+
 TEST_F(CliTrain, PlanRefusesMoreStagesThanLayers) {
     const auto result = carole({"plan", config, "--set", "parallel.pipeline=64"});
     EXPECT_NE(result.code, 0);

@@ -217,8 +217,7 @@ class LayoutsMemory : public testing::Test {
         EXPECT_EQ(crl_layout_create(&layout, settings.get(), crl_builtins(), nullptr),
                   CRL_STATUS_OK)
             << crl_error_message();
-        EXPECT_EQ(crl_layout_memory(&report, layout, rank), CRL_STATUS_OK)
-            << crl_error_message();
+        EXPECT_EQ(crl_layout_memory(&report, layout, rank), CRL_STATUS_OK) << crl_error_message();
         crl_layout_destroy(layout);
         return report;
     }
@@ -302,6 +301,25 @@ TEST_F(LayoutsMemory, ReservationIsThePeakOfARank) {
         EXPECT_GE(counter.largest_bytes, predicted.total_bytes);
         EXPECT_LE(counter.largest_bytes, predicted.total_bytes + 4096);
     }
+}
+
+// What a partitioner cannot know is in the limit too: lanes, scratch, a schedule that holds all.
+TEST_F(LayoutsMemory, LimitIsThatOfTheWholeReservation) {
+    const Sets layout = job::Gpt(scratch_) + Width(2, 1) + Schedule("gpipe");
+    size_t most = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        most = std::max(most, Predict(layout, rank).total_bytes);
+    }
+    const auto limit = [](size_t bytes) {
+        return Sets{{"parallel.memory_limit", std::to_string(bytes)}};
+    };
+    const job::Outcome enough = job::Train(layout + limit(most));
+    EXPECT_EQ(enough.status, CRL_STATUS_OK) << enough.message;
+    const job::Outcome less = job::Train(layout + limit(most - 1));
+    EXPECT_EQ(less.status, CRL_STATUS_UNSUPPORTED);
+    EXPECT_NE(less.message.find("parallel.memory_limit: a rank needs " + std::to_string(most)),
+              std::string::npos)
+        << less.message;
 }
 
 // Micro-batches: as many as the first stage can have under way, and many more.

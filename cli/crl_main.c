@@ -102,9 +102,15 @@ static int run_command(const crl_cli *cli, const crl_command *command, int argc,
 }
 
 static int dispatch(const crl_cli *cli, int argc, char **argv) {
+    char help[] = "--help";
     if (argc == 0) {
         crl_cli_error(cli, "no command given (see `%s --help`)", cli->program);
         return CRL_EXIT_USAGE;
+    }
+    /* `help train` is `train --help`, in the caller's own words turned round. */
+    if (strcmp(argv[0], "help") == 0 && argc > 1) {
+        char *turned[] = {argv[1], argc > 2 ? argv[2] : help, help, NULL};
+        return dispatch(cli, argc > 2 ? 3 : 2, turned);
     }
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-?") == 0 ||
         strcmp(argv[0], "help") == 0) {
@@ -127,6 +133,7 @@ static int dispatch(const crl_cli *cli, int argc, char **argv) {
                           cli->program, argv[0]);
             return CRL_EXIT_USAGE;
         }
+        printf("Usage: %s %s COMMAND [ARGUMENT...]\n\n", cli->program, argv[0]);
         print_commands(argv[0]);
         return CRL_EXIT_OK;
     }

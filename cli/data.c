@@ -30,7 +30,7 @@ static const crl_option tokenize_table[] = {
      offsetof(tokenize_options, fraction), 0.000001, 0.999999, NULL},
     {"tokenizer", "bytes", "bytes or gpt2", &crl_option_text, offsetof(tokenize_options, tokenizer),
      0, 0, NULL},
-    {"ranks", "", "rank file of gpt2 (tiktoken format)", &crl_option_text,
+    {"ranks", "", "vocabulary of gpt2: its byte-pair ranks, as a tiktoken file", &crl_option_text,
      offsetof(tokenize_options, ranks), 0, 0, NULL},
     {0}};
 

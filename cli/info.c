@@ -12,6 +12,12 @@
 #include "engine/kernels/kernels.h"
 #include "engine/run/optimizer.h"
 
+#ifdef __clang__
+static const char compiler[] = __VERSION__;
+#else
+static const char compiler[] = "gcc " __VERSION__;
+#endif
+
 #define CRL_TEXT_OF(x) #x
 #define CRL_TEXT(x)    CRL_TEXT_OF(x)
 
@@ -63,7 +69,7 @@ static void print_build(const crl_registries *registries) {
     char kernels[128];
     crl_kernels_describe(kernels, sizeof kernels);
     printf("carole %s\n\nbuilt with\n", CRL_TEXT(CRL_VERSION));
-    printf("  compiler               %s\n", __VERSION__);
+    printf("  compiler               %s\n", compiler);
     printf("  kernels                %s\n", kernels);
     printf(
         "  MPI                    %s\n",

@@ -53,22 +53,27 @@ void crl_progress_tell(crl_progress *progress, crl_log_level level, int rank, co
     fputs(text, stderr);
 }
 
+static const char *plural(int64_t count, const char *ending) {
+    return count == 1 ? "" : ending;
+}
+
 void crl_progress_started(crl_progress *progress, const crl_run_report *report) {
     char parameters[32], peak[32];
     const crl_mesh *mesh = &report->layout->mesh;
     fprintf(progress->out,
             "%s parameters, %d rank%s (%d pipeline x %d data) of %d thread%s over %s, schedule %s, "
-            "%d micro-batches in %d lanes\n",
+            "%d micro-batch%s in %d lane%s\n",
             crl_cli_count(parameters, (double)report->parameters), report->ranks,
-            report->ranks == 1 ? "" : "s", mesh->pipeline, mesh->data, report->threads,
-            report->threads == 1 ? "" : "s", report->transport, report->layout->schedule->name,
-            report->layout->micro_batches, report->layout->lanes);
+            plural(report->ranks, "s"), mesh->pipeline, mesh->data, report->threads,
+            plural(report->threads, "s"), report->transport, report->layout->schedule->name,
+            report->layout->micro_batches, plural(report->layout->micro_batches, "es"),
+            report->layout->lanes, plural(report->layout->lanes, "s"));
     fprintf(progress->out,
-            "%lld training and %lld validation samples, %lld steps (%lld per epoch), %s reserved "
+            "%lld training and %lld validation samples, %lld step%s (%lld per epoch), %s reserved "
             "per rank at most\n",
             (long long)report->train_samples, (long long)report->validation_samples,
-            (long long)report->steps, (long long)report->steps_per_epoch,
-            crl_cli_bytes(peak, (double)report->peak_bytes));
+            (long long)report->steps, plural(report->steps, "s"),
+            (long long)report->steps_per_epoch, crl_cli_bytes(peak, (double)report->peak_bytes));
     if (report->resumed_from)
         fprintf(progress->out, "resumed from %s, next step %lld\n", report->resumed_from,
                 (long long)report->first_step);
@@ -81,7 +86,7 @@ void crl_progress_stepped(crl_progress *progress, const crl_step_report *report)
     const double rate =
         report->step_s > 0 ? (tokens ? report->tokens : report->samples) / report->step_s : 0;
     snprintf(line, sizeof line,
-             "step %lld/%lld  loss %.4f  norm %.3g  lr %.3g  %.1f ms  %.0f %s/s  bubble %.1f%%  "
+             "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.1f ms  %.0f %s/s  bubble %.1f%%  "
              "comm %.1f ms  peak %s",
              (long long)report->step, (long long)report->steps, report->loss, report->gradient_norm,
              report->learning_rate, report->step_s * 1e3, rate, tokens ? "tokens" : "samples",

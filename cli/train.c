@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 
+#include "engine/run/checkpoint.h"
+
 typedef struct train_options {
     crl_text_list sets;
     int64_t np;
@@ -14,8 +16,8 @@ typedef struct train_options {
 static const crl_option options[] = {
     CRL_CLI_SET_ROW(train_options, sets),
     {"np", "0",
-     "ranks; has to be parallel.pipeline x parallel.data; with --transport mpi, mpirun "
-     "is started for them",
+     "ranks; has to be parallel.pipeline x parallel.data; 0: not checked; with --transport "
+     "mpi, mpirun is started for them",
      &crl_option_int, offsetof(train_options, np), 0, 100000, NULL},
     {"transport", "", "local (ranks are threads) or mpi; the same as comm.transport",
      &crl_option_text, offsetof(train_options, transport), 0, 0, NULL},
@@ -29,13 +31,31 @@ typedef struct train_view {
     crl_progress *progress; /* NULL: quiet */
     crl_stop *stop;
     crl_run_log log;
+    int64_t first_step; /* the run began after this one */
 } train_view;
+
+/* A run that begins anew in the folder of an earlier one takes its place: said beforehand. */
+static void warn_of_replacing(const train_view *view) {
+    char path[1024], line[1280];
+    const crl_error before = *crl_error_get();
+    if (crl_checkpoint_find(path, sizeof path, view->log.directory) != CRL_STATUS_OK) {
+        crl_error_set(&before);
+        return;
+    }
+    snprintf(line, sizeof line,
+             "replaces an earlier run, which got to %s (--resume auto goes on from it)", path);
+    crl_progress_tell(view->progress, CRL_LOG_WARN, -1, line);
+}
 
 static void started(void *context, const crl_run_report *report) {
     train_view *view = context;
+    view->first_step = report->first_step;
     crl_run_log_started(&view->log, report);
-    if (view->progress)
-        crl_progress_started(view->progress, report);
+    if (!view->progress)
+        return;
+    crl_progress_started(view->progress, report);
+    if (!report->resumed_from)
+        warn_of_replacing(view);
 }
 
 static void stepped(void *context, const crl_step_report *report) {
@@ -109,7 +129,11 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
                              "stopped after step %" PRId64
                              " as asked, the checkpoint is saved (go on with --resume auto)",
                              result.steps));
-    if (!o->quiet)
+    if (!o->quiet && result.steps == view.first_step)
+        printf("finished step %" PRId64 ": nothing left to do, parameter bits %016" PRIx64
+               ", run folder %s\n",
+               result.steps, result.parameter_hash, settings->run.directory);
+    else if (!o->quiet)
         printf("finished step %" PRId64 ": loss %.6g, parameter bits %016" PRIx64
                ", run folder %s\n",
                result.steps, result.loss, result.parameter_hash, settings->run.directory);

@@ -39,6 +39,14 @@ TEST_F(CliMain, HelpOfAFamilyListsItsCommands) {
     EXPECT_EQ(result.out.find("train"), std::string::npos);
 }
 
+TEST_F(CliMain, HelpMayComeFirst) {
+    EXPECT_EQ(carole({"help"}).out, carole({"--help"}).out);
+    EXPECT_EQ(carole({"help", "train"}).out, carole({"train", "--help"}).out);
+    EXPECT_EQ(carole({"help", "data"}).out, carole({"data", "--help"}).out);
+    EXPECT_EQ(carole({"help", "data", "check"}).out, carole({"data", "check", "--help"}).out);
+    expect_failure(carole({"help", "trian"}), 2, "did you mean 'train'?");
+}
+
 TEST_F(CliMain, HelpOfACommandShowsOptionsAndDefaults) {
     const auto result = carole({"generate", "--help"});
     EXPECT_EQ(result.code, 0);

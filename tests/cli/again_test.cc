@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a second `carole train` in the folder of a first one says.
+#include "tests/cli/images.h"
+
+namespace {
+
+class CliAgain : public cli::Command {
+  protected:
+    void SetUp() override {
+        cli::write_images(folder, "train", 256);
+        cli::write_images(folder, "test", 64);
+        config = cli::write_config(folder, "model:\n  type: mlp\n  hidden: [16, 16]\n");
+        const auto first = carole({"train", config});
+        ASSERT_EQ(first.code, 0) << first.err;
+        EXPECT_EQ(first.err, "");
+    }
+
+    std::string config;
+};
+
+TEST_F(CliAgain, WarnsThatAFreshRunReplacesTheEarlierOne) {
+    const auto second = carole({"train", config});
+    EXPECT_EQ(second.code, 0);
+    EXPECT_EQ(second.err, "warning: replaces an earlier run, which got to " +
+                              (folder / "run/checkpoints/step-00000006").string() +
+                              " (--resume auto goes on from it)\n");
+}
+
+TEST_F(CliAgain, SaysWhenNothingIsLeftToDo) {
+    const auto second = carole({"train", config, "--resume", "auto"});
+    EXPECT_EQ(second.code, 0);
+    EXPECT_EQ(second.err, "");
+    EXPECT_NE(second.out.find("finished step 6: nothing left to do, parameter bits "),
+              std::string::npos)
+        << second.out;
+}
+
+} // namespace

@@ -4,21 +4,21 @@
 
 typedef struct resmlp_options {
     int64_t blocks;
-    double width;
+    int64_t width;
 } resmlp_options;
 
 static const crl_option table[] = {
     {.name = "blocks", .value = "4", .help = "residual blocks", .type = &crl_option_int,
      .offset = offsetof(resmlp_options, blocks), .min = 1, .max = 1000},
-    {.name = "width", .value = "64", .help = "channels", .type = &crl_option_double,
+    {.name = "width", .value = "64", .help = "channels", .type = &crl_option_int,
      .offset = offsetof(resmlp_options, width), .min = 1, .max = 65536},
     {0}};
 
 /* from ---> ln -> fc1 -> gelu -> fc2 ---> + ---> "block<i>"
  *      \________________________________/                      */
-static crl_status add_block(crl_model *m, int i, const char *from, double width) {
+static crl_status add_block(crl_model *m, int i, const char *from, int64_t width) {
     const char *sum = crl_model_text(m, "block%d", i), *fc2 = crl_model_text(m, "%s.fc2", sum);
-    const crl_layer_option out = {.key = "out", .number = width};
+    const crl_layer_option out = {.key = "out", .number = (double)width};
     const crl_layer_desc layer[] = {
         {.type = "layernorm", .name = crl_model_text(m, "%s.ln", sum), .input = {from}},
         {.type = "linear", .name = crl_model_text(m, "%s.fc1", sum), .options = {out}},

@@ -132,7 +132,8 @@ static const crl_option comm_table[] = {
 #define RUN(type, field, name, value, low, high, help)                                             \
     ROW(type, crl_settings_run, field, name, value, low, high, help)
 static const crl_option run_table[] = {
-    RUN(crl_option_text, directory, "directory", "runs/carole", 0, 0, "log, checkpoints"),
+    RUN(crl_option_text, directory, "directory", "runs/carole", 0, 0,
+        "log, checkpoints; a run that does not resume replaces an earlier one's"),
     RUN(crl_option_text, resume, "resume", "none", 0, 0,
         "none, auto (newest of the directory), or a checkpoint"),
     RUN(crl_option_text, initialize, "initialize", "", 0, 0,

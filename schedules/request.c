@@ -15,7 +15,9 @@ crl_status crl_schedule_check_request(const char *name, const crl_schedule_reque
                         stages, positions);
     }
     if (virtual_stages && (stages == positions || stages % positions != 0)) {
-        return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected a multiple, 2 or more",
+        return CRL_FAIL(INVALID,
+                        "%s: %d stages on %d positions, expected 2 or more virtual stages "
+                        "on each",
                         name, stages, positions);
     }
     for (int s = 1; request->widths && s < stages; s++) {

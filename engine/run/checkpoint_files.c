@@ -247,6 +247,13 @@ crl_status crl_checkpoint_find(char *out, size_t out_bytes, const char *path) {
         const size_t length = strlen(path);
         memcpy(found, path, length + 1);
     } else {
+        CRL_TRY(crl_checkpoint_join(found, path, "checkpoints"));
+        if (!exists(found)) {
+            return CRL_FAIL(NOT_FOUND,
+                            "%s: has neither state.json, as a checkpoint, nor "
+                            "checkpoints, as a run folder",
+                            path);
+        }
         CRL_TRY(find_newest(found, path));
     }
     if (snprintf(out, out_bytes, "%s", found) >= (int)out_bytes) {

@@ -372,6 +372,20 @@ TEST(RunCheckpoint, AnyRanksWriteTheSameFiles) {
     }
 }
 
+TEST(RunCheckpoint, WhatIsNeitherCheckpointNorRunFolderIsCalledSo) {
+    const Scratch scratch;
+    write_text(scratch / "weights.safetensors", "no folder at all");
+    for (const std::string &path :
+         {scratch.path(), scratch / "weights.safetensors", scratch / "nowhere"}) {
+        EXPECT_EQ(find(path), "");
+        EXPECT_EQ(crl_error_get()->status, CRL_STATUS_NOT_FOUND);
+        EXPECT_STREQ(crl_error_message(),
+                     (path + ": has neither state.json, as a checkpoint, nor checkpoints, as a "
+                             "run folder")
+                         .c_str());
+    }
+}
+
 TEST(RunCheckpoint, FullDiskIsOneMessageOnAllRanks) {
     for (const int ranks : {1, 3}) {
         Scratch run;

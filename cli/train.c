@@ -3,7 +3,10 @@
 #include "cli/cli_internal.h"
 
 #include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "engine/base/file.h"
 #include "engine/run/checkpoint.h"
 
 typedef struct train_options {
@@ -90,6 +93,18 @@ static void tell(void *context, crl_log_level level, int rank, const char *line)
         crl_progress_tell(view->progress, level, rank, line);
 }
 
+/* A missing file would otherwise be found when all memory is reserved, or the lack of it. Rank 0 is
+ * the one that is heard; what only other hosts lack, the run says. */
+static crl_status check_files(const crl_cli *cli, const crl_text_list *files) {
+    for (int i = 0; cli->rank == 0 && i < files->count; i++) {
+        int fd = -1;
+        struct stat facts;
+        CRL_TRY(crl_file_open(&fd, &facts, files->item[i]));
+        close(fd);
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     const train_options *o = args->options;
     crl_settings *settings = NULL;
@@ -100,6 +115,8 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_status status = CRL_STATUS_OK;
     crl_progress progress;
     crl_stop *watch = NULL;
+    CRL_TRY_OUT(check_files(cli, &settings->data.train));
+    CRL_TRY_OUT(check_files(cli, &settings->data.validation));
     CRL_TRY_OUT(crl_stop_begin(&watch, cli->program));
     crl_progress_begin(&progress, stdout);
     train_view view = {.progress = o->quiet ? NULL : &progress,

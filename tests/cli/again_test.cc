@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a second `carole train` in the folder of a first one says.
+// What `carole train` says of the folder and the files it finds.
 #include "tests/cli/images.h"
 
 namespace {
@@ -33,6 +33,13 @@ TEST_F(CliAgain, SaysWhenNothingIsLeftToDo) {
     EXPECT_NE(second.out.find("finished step 6: nothing left to do, parameter bits "),
               std::string::npos)
         << second.out;
+}
+
+TEST_F(CliAgain, MissingDataIsSaidBeforeAnyMemoryIsReserved) {
+    // 2^40 weights: no machine has the memory.
+    expect_failure(carole({"train", config, "--set", "data.validation=[none-images, none-labels]",
+                           "--set", "model.hidden=[1048576, 1048576]"}),
+                   1, "carole: none-images: no such file");
 }
 
 } // namespace

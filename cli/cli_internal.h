@@ -72,6 +72,11 @@ void crl_cli_find_job(crl_cli *cli);
 CRL_NODISCARD crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli,
                                           crl_cli_args *args, const crl_text_list *sets);
 
+/* The layout of `settings`, which its schedule can serve. One that cannot be is a usage error.
+ * node_s: as for crl_layout_create. */
+CRL_NODISCARD crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *args,
+                                        const crl_settings *settings, const double *node_s);
+
 /* How a command that may run on several ranks wants to be started. */
 typedef struct crl_cli_launch {
     crl_text_list sets;    /* of --set */

@@ -13,7 +13,7 @@ static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
     crl_settings *settings = NULL;
     CRL_TRY(crl_cli_settings(&settings, cli, args, &o->sets));
     crl_layout *layout = NULL;
-    const crl_status status = crl_layout_create(&layout, settings, cli->registries, NULL);
+    const crl_status status = crl_cli_layout(&layout, cli, args, settings, NULL);
     if (status == CRL_STATUS_OK)
         printf("%s: valid: model %s, %lld x %lld ranks\n", args->argument[0], settings->model_type,
                (long long)settings->parallel.pipeline, (long long)settings->parallel.data);

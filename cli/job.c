@@ -135,15 +135,29 @@ crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli, crl_cli_args
     return CRL_STATUS_OK;
 }
 
-/* A layout that cannot be is a mistake in the config as well, and is found before any rank begins.
- * What else may fail here will fail in the run, which says it better. */
-static crl_status check_layout(const crl_cli *cli, const crl_settings *settings) {
+crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *args,
+                          const crl_settings *settings, const double *node_s) {
+    const int otherwise = args->exit_code;
+    crl_status status = CRL_STATUS_OK;
     crl_layout *layout = NULL;
     crl_program *program = NULL;
-    crl_status status = crl_layout_create(&layout, settings, cli->registries, NULL);
-    if (status == CRL_STATUS_OK)
-        status = crl_layout_program(&program, layout, layout->plan, 1, false);
+    CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
+    CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan, 1, false));
+    *out = layout;
+    layout = NULL;
+out:
+    args->exit_code = status == CRL_STATUS_INVALID ? CRL_EXIT_USAGE : otherwise;
     crl_program_destroy(program);
+    crl_layout_destroy(layout);
+    return status;
+}
+
+/* A layout that cannot be is found before any rank begins. What else may fail here will fail in the
+ * run, which says it better. */
+static crl_status check_layout(const crl_cli *cli, crl_cli_args *args,
+                               const crl_settings *settings) {
+    crl_layout *layout = NULL;
+    const crl_status status = crl_cli_layout(&layout, cli, args, settings, NULL);
     crl_layout_destroy(layout);
     return status == CRL_STATUS_INVALID ? status : CRL_STATUS_OK;
 }
@@ -167,7 +181,7 @@ crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *ar
     args->exit_code = CRL_EXIT_USAGE;
     crl_status status = CRL_STATUS_OK;
     CRL_TRY_OUT(check_start(cli, settings, launch->np));
-    CRL_TRY_OUT(check_layout(cli, settings));
+    CRL_TRY_OUT(check_layout(cli, args, settings));
     args->exit_code = CRL_EXIT_FAILURE;
     const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
     if (cli->ranks == 1 && ranks > 1 && strcmp(settings->comm.transport, "mpi") == 0)

@@ -164,7 +164,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
     if (o->profile || settings->train.profile)
         CRL_TRY_OUT(crl_layout_profile(&node_s, settings, cli->registries));
-    CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
+    CRL_TRY_OUT(crl_cli_layout(&layout, cli, args, settings, node_s));
     print_head(layout);
     if (o->nodes) {
         crl_graph_print(layout->graph, stdout);

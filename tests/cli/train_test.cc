@@ -238,6 +238,14 @@ TEST_F(CliTrain, LayoutsThatCannotBeAreSaidWithTheirPlace) {
     }
 }
 
+TEST_F(CliTrain, PlanAndCheckRefuseAScheduleThatCannotBe) {
+    const auto result = carole({"plan", config, "--set", "parallel.schedule=interleaved"});
+    expect_failure(result, 2, "parallel.schedule: interleaved: 2 stages on 2 positions");
+    EXPECT_EQ(result.out, "");
+    expect_failure(carole({"config", "check", config, "--set", "parallel.schedule=interleaved"}), 2,
+                   "parallel.schedule: interleaved: 2 stages on 2 positions");
+}
+
 TEST_F(CliTrain, PlanRefusesMoreStagesThanLayers) {
     const auto result = carole({"plan", config, "--set", "parallel.pipeline=64"});
     EXPECT_NE(result.code, 0);

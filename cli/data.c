@@ -205,6 +205,7 @@ const crl_command crl_command_data_check = {
 const crl_command crl_command_data_entropy = {
     .name = "data entropy",
     .help = "unigram entropy of token files: what a model that only counts would reach",
+    .more = "Tokens are counted in blocks of 64; what is left at the end of a file is not.",
     .arguments = "FILE...",
     .min_arguments = 1,
     .max_arguments = 100000,

@@ -5,8 +5,10 @@
  */
 #include "cli/cli_internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CRL_TEXT_OF(x) #x
 #define CRL_TEXT(x)    CRL_TEXT_OF(x)
@@ -140,6 +142,17 @@ static int dispatch(const crl_cli *cli, int argc, char **argv) {
     return unknown_command(cli, argc, argv);
 }
 
+/* A caller may have closed the standard descriptors: the next file to be opened, a log or a
+ * checkpoint, would take their numbers and get what is meant for the terminal. Held open so that
+ * writing fails. */
+static bool hold_standard_descriptors(void) {
+    int held;
+    do {
+        held = open("/dev/null", O_RDONLY);
+    } while (held >= 0 && held <= STDERR_FILENO);
+    return held >= 0 && close(held) == 0;
+}
+
 int crl_main_with(int argc, char **argv, const crl_model_def *model,
                   const crl_registries *registries) {
     crl_cli cli = {.program = "carole",
@@ -152,6 +165,8 @@ int crl_main_with(int argc, char **argv, const crl_model_def *model,
         const char *slash = strrchr(argv[0], '/');
         cli.program = slash ? slash + 1 : argv[0];
     }
+    if (!hold_standard_descriptors())
+        return CRL_EXIT_FAILURE;
     crl_cli_find_job(&cli);
     /* One voice per job: rank 0 prints results, whoever fails prints why. */
     if (cli.rank > 0 && !freopen("/dev/null", "w", stdout))

@@ -247,6 +247,9 @@ static void check_numbers(problems *p, const crl_settings *s) {
                     "minimum_rate is %g, expected at most learning_rate %g",
                     s->optimizer.minimum_rate, s->optimizer.learning_rate);
     }
+    if (!s->run.directory[0]) { /* would be the root of the file system */
+        add_problem(p, "run.directory", "directory is empty, expected a path");
+    }
 }
 
 static void check_names(problems *p, const crl_settings *s, const crl_registries *registries) {

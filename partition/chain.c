@@ -36,8 +36,10 @@ static void extend(const chain_problem *problem, stage_sum *sum, int unit) {
     sum->active += problem->active_bytes ? problem->active_bytes[unit] : 0;
 }
 
-static double bytes_of(const stage_sum *sum, int stages_left) {
-    return sum->state + stages_left * sum->active;
+static double bytes_of(const chain_problem *problem, const stage_sum *sum, int stages_left) {
+    const int stage = problem->stages - stages_left;
+    return sum->state +
+           sum->active * (problem->in_flight ? problem->in_flight[stage] : stages_left);
 }
 
 static bool may_cut(const chain_problem *problem, int unit) {
@@ -68,7 +70,8 @@ static double join_time(const table *self, const stage_sum *sum, double boundary
 static bool hopeless_time(const table *self, const stage_sum *sum, double best, int stages_left,
                           double bound) {
     (void)bound;
-    return sum->time >= best || bytes_of(sum, stages_left) > self->problem->limit_bytes;
+    return sum->time >= best ||
+           bytes_of(self->problem, sum, stages_left) > self->problem->limit_bytes;
 }
 
 static double join_squares(const table *self, const stage_sum *sum, double boundary, double rest,
@@ -80,19 +83,19 @@ static double join_squares(const table *self, const stage_sum *sum, double bound
 static bool hopeless_squares(const table *self, const stage_sum *sum, double best, int stages_left,
                              double bound) {
     return sum->time > bound || sum->time * sum->time >= best ||
-           bytes_of(sum, stages_left) > self->problem->limit_bytes;
+           bytes_of(self->problem, sum, stages_left) > self->problem->limit_bytes;
 }
 
 static double join_bytes(const table *self, const stage_sum *sum, double boundary, double rest,
                          int stages_left, double bound) {
-    (void)self, (void)boundary, (void)bound;
-    return fmax(bytes_of(sum, stages_left), rest);
+    (void)boundary, (void)bound;
+    return fmax(bytes_of(self->problem, sum, stages_left), rest);
 }
 
 static bool hopeless_bytes(const table *self, const stage_sum *sum, double best, int stages_left,
                            double bound) {
-    (void)self, (void)bound;
-    return bytes_of(sum, stages_left) >= best;
+    (void)bound;
+    return bytes_of(self->problem, sum, stages_left) >= best;
 }
 
 static const measure least_bytes = {join_bytes, hopeless_bytes, 0};

@@ -10,7 +10,8 @@ typedef struct chain_problem {
     bool fewer_stages;          /* at most so many */
     const double *time;         /* (units) */
     const double *state_bytes;  /* (units) held once */
-    const double *active_bytes; /* (units) held once per stage from this one to the end */
+    const double *active_bytes; /* (units) held once per micro-batch in flight */
+    const int *in_flight;       /* (stages) of the request; NULL: as many as stages to the end */
     const double *boundary;     /* (units) cost of the cut after unit j */
     const bool *may_cut_before; /* (units) NULL: everywhere */
     double limit_bytes;         /* INFINITY: none */

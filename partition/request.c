@@ -17,6 +17,10 @@ int crl_partition_stages(const crl_partition_request *request) {
     return request->stages < possible ? request->stages : possible;
 }
 
+int crl_partition_in_flight(const int *in_flight, int stages, int s) {
+    return in_flight ? in_flight[s] : stages - s;
+}
+
 /* Sums and squares of sums stay finite. */
 static const double largest_cost = 1e100;
 
@@ -45,6 +49,12 @@ crl_status crl_partition_check_request(const char *name, const crl_partition_req
         return CRL_FAIL(INVALID, "%s: %d stages, but %d units can be cut into %d at most", name,
                         stages, units, possible);
     }
+    if (request->in_flight && request->fewer_stages) {
+        return CRL_FAIL(INVALID,
+                        "%s: micro-batches in flight are given for %d stages, but fewer "
+                        "may be made",
+                        name, stages);
+    }
     const double limit = request->memory_limit_bytes;
     if (!isfinite(limit) || limit < 0) {
         return CRL_FAIL(INVALID, "%s: memory limit is %g bytes, expected 0 or more", name, limit);
@@ -70,7 +80,8 @@ void crl_partition_measure(crl_partition *inout, const crl_partition_request *re
         const int first = inout->first[s];
         const int last = s + 1 < inout->stages ? inout->first[s + 1] : request->units;
         const double bytes = sum_of(request->state_bytes, first, last) +
-                             (inout->stages - s) * sum_of(request->activation_bytes, first, last);
+                             crl_partition_in_flight(request->in_flight, inout->stages, s) *
+                                 sum_of(request->activation_bytes, first, last);
         inout->bottleneck_s = fmax(inout->bottleneck_s, sum_of(request->compute_s, first, last));
         if (s > 0 && request->boundary_s) {
             inout->bottleneck_s = fmax(inout->bottleneck_s, request->boundary_s[first - 1]);

@@ -12,6 +12,8 @@ crl_status crl_partition_check_request(const char *name, const crl_partition_req
 /* The number of stages to look for: fewer than asked where fewer will do and no more are possible.
  */
 int crl_partition_stages(const crl_partition_request *request);
+/* Micro-batches that stage s of `stages` holds at once. */
+int crl_partition_in_flight(const int *in_flight, int stages, int s);
 /* Fills bottleneck_s and peak_bytes from `stages` and `first`. */
 void crl_partition_measure(crl_partition *inout, const crl_partition_request *request);
 /* UNSUPPORTED when the measured peak is above the limit. */

@@ -258,7 +258,7 @@ static crl_status parse_bytes(const crl_option *option, const char *text, crl_ar
         return refuse(text, expected);
     }
     const __int128 scaled = digits * byte_units[unit].bytes;
-    if (scaled % scale != 0) {
+    if (byte_units[unit].bytes == 1 && scaled % scale != 0) {
         return refuse(text, "a whole number of bytes");
     }
     if (scaled / scale > INT64_MAX) {

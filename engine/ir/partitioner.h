@@ -22,9 +22,12 @@ typedef struct crl_partition_request {
     const bool *may_cut_before;     /* (units) NULL: everywhere */
     int stages;                     /* how many to make */
     bool fewer_stages;              /* true: at most that many */
-    double memory_limit_bytes;      /* per device; 0: none. Stage s of S holds S-s micro-batches */
-    const char *const *unit_name;   /* (units) for manual cuts and messages; may be NULL */
-    crl_text_list cuts;             /* manual: name or index of the first unit of stages 1.. */
+    double memory_limit_bytes;      /* per device; 0: none */
+    /* (stages) micro-batches that stage s holds at once, as the schedule declares; only without
+     * fewer_stages. NULL: S - s, as in 1F1B */
+    const int *in_flight;
+    const char *const *unit_name; /* (units) for manual cuts and messages; may be NULL */
+    crl_text_list cuts;           /* manual: name or index of the first unit of stages 1.. */
 } crl_partition_request;
 
 typedef struct crl_partition {

@@ -6,6 +6,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
+#include "engine/comm/collective.h"
 
 /*
  * A nominal device: only the ratios matter to the cuts. One core of a current server CPU, and a
@@ -80,8 +81,21 @@ static double kept_bytes(const crl_graph *graph, int n) {
     return bytes;
 }
 
+/* Gradient buffers of the replica that needs the most. */
+static int most_lane_buffers(const crl_layout *layout) {
+    int most = 1;
+    for (int r = 0; r < layout->mesh.data; r++) {
+        const crl_range lanes = crl_replica_lanes(r, layout->mesh.data, layout->lanes);
+        const int depth =
+            lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
 static crl_status chain_init(chain *c, const crl_layout *layout) {
     const crl_graph *graph = layout->graph;
+    const int lane_buffers = most_lane_buffers(layout);
     const size_t nodes = (size_t)graph->nodes;
     CRL_TRY(crl_alloc(&c->node, nodes, sizeof *c->node));
     CRL_TRY(crl_alloc(&c->compute_s, nodes, sizeof(double)));
@@ -102,7 +116,7 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
         }
         for (int p = 0; p < node->spec.params; p++) {
             c->state_bytes[u] += (double)graph->param[node->param[p]].elements * sizeof(float) *
-                                 (2 + layout->states);
+                                 (1 + lane_buffers + layout->states);
         }
         c->activation_bytes[u] = kept_bytes(graph, n);
         c->boundary_s[u] = n + 1 < graph->nodes ? 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
@@ -133,18 +147,35 @@ static crl_status too_many_stages(const crl_settings *settings, int units) {
                     (long long)parallel->pipeline, (long long)parallel->virtual_stages, units);
 }
 
+/* What the schedule holds at once, on the replica with the most micro-batches. */
+static void fill_in_flight(int *in_flight, const crl_layout *layout, int stages) {
+    int most = 0;
+    for (int r = 0; r < layout->mesh.data; r++) {
+        const crl_range mine =
+            crl_replica_micro_batches(r, layout->mesh.data, layout->lanes, layout->micro_batches);
+        most = mine.last - mine.first > most ? mine.last - mine.first : most;
+    }
+    const crl_schedule_request request = {layout->mesh.pipeline, stages, most, NULL};
+    for (int s = 0; s < stages; s++) {
+        in_flight[s] = layout->schedule->peak_activations(&request, s);
+    }
+}
+
 static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
     crl_status status = CRL_STATUS_OK;
     const crl_settings *s = layout->settings;
     const void *found = NULL;
     const int64_t stages = s->parallel.pipeline * s->parallel.virtual_stages;
     chain c = {0};
+    int *in_flight = NULL;
     CRL_TRY_OUT(crl_registry_find(&found, registries->partitioners, "partitioner",
                                   s->parallel.partitioner));
     CRL_TRY_OUT(chain_init(&c, layout));
     if (stages > c.units) {
         CRL_TRY_OUT(placed(too_many_stages(s, c.units), s, "parallel.pipeline"));
     }
+    CRL_TRY_OUT(crl_alloc(&in_flight, (size_t)stages, sizeof *in_flight));
+    fill_in_flight(in_flight, layout, (int)stages);
     const crl_partition_request request = {.units = c.units,
                                            .compute_s = c.compute_s,
                                            .state_bytes = c.state_bytes,
@@ -153,6 +184,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                            .stages = (int)stages,
                                            .memory_limit_bytes =
                                                (double)s->parallel.memory_limit_bytes,
+                                           .in_flight = in_flight,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
     CRL_TRY_OUT(placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
@@ -161,6 +193,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
         first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
     }
 out:
+    crl_free(in_flight);
     chain_fini(&c);
     return status;
 }

@@ -143,6 +143,9 @@ TEST_F(BaseOption, BytesHaveUnits) {
                                           "', expected a size such as 4096, 64KiB or 1.5GiB");
     }
     EXPECT_EQ(Set("bucket", "1.5"), "bucket is '1.5', expected a whole number of bytes");
+    EXPECT_EQ(Set("bucket", "1.5B"), "bucket is '1.5B', expected a whole number of bytes");
+    EXPECT_EQ(Set("bucket", "2.2MiB"), "");
+    EXPECT_EQ(options.bucket, 2306867);
     for (const char *big :
          {"9223372036854775808", "9000000000GiB", "99999999999999999999999999999999"}) {
         EXPECT_NE(Set("bucket", big).find("below 8 EiB"), std::string::npos) << big;

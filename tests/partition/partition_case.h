@@ -24,6 +24,7 @@ struct partition_case {
     bool fewer = false;
     double limit = 0;
     std::vector<const char *> names, cuts;
+    std::vector<int> in_flight; // empty: stages to the end
 
     crl_partition_request request() const {
         crl_partition_request out = {};
@@ -38,6 +39,7 @@ struct partition_case {
         out.fewer_stages = fewer;
         out.memory_limit_bytes = limit;
         out.unit_name = names.empty() ? nullptr : names.data();
+        out.in_flight = in_flight.empty() ? nullptr : in_flight.data();
         out.cuts.count = (int)cuts.size();
         out.cuts.item = const_cast<const char **>(cuts.data());
         return out;
@@ -64,7 +66,8 @@ inline cut_figures measure(const partition_case &c, const std::vector<int> &firs
         if (s > 0 && !c.boundary.empty()) {
             out.bottleneck = std::max(out.bottleneck, c.boundary[first[s] - 1]);
         }
-        out.peak = std::max(out.peak, state + (stages - s) * active);
+        out.peak = std::max(out.peak,
+                            state + active * (c.in_flight.empty() ? stages - s : c.in_flight[s]));
         out.squares += time * time;
     }
     return out;
@@ -113,6 +116,10 @@ inline partition_case random_case(std::mt19937 &random) {
     }
     if (pick(0, 1)) {
         c.limit = pick(5, 120);
+    }
+    for (int s = 0; !c.fewer && pick(0, 2) > 0 && s < c.stages; s++) {
+        c.in_flight.resize((size_t)c.stages, 1);
+        c.in_flight[(size_t)s] = pick(1, 6);
     }
     return c;
 }

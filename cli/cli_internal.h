@@ -113,8 +113,8 @@ void crl_progress_end(crl_progress *progress);
  */
 typedef struct crl_stop crl_stop;
 CRL_NODISCARD crl_status crl_stop_begin(crl_stop **out, const char *program);
-bool crl_stop_asked(const crl_stop *stop);
-void crl_stop_end(crl_stop *stop); /* NULL is fine */
+bool crl_stop_asked(crl_stop *stop); /* before the first call a signal ends the process at once */
+void crl_stop_end(crl_stop *stop);   /* NULL is fine */
 
 /* <run>/log.jsonl: a JSON object per event, with the keys of the progress line. */
 typedef struct crl_run_log {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/base/thread.h"
 #include "engine/device/device.h"
@@ -83,7 +84,7 @@ static void print_machine(void) {
     char cpu[256], offers[128], memory[32];
     cpu_name(cpu, sizeof cpu);
     crl_device_cpu_describe(offers, sizeof offers);
-    const double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double bytes = (double)crl_memory_physical_bytes();
     printf("\nthis machine\n");
     printf("  processor              %s\n", cpu);
     printf("  vectors                %s\n", offers);

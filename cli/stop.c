@@ -17,6 +17,7 @@ struct crl_stop {
     const char *program;
     sigset_t signals, before;
     atomic_bool asked, ended;
+    atomic_bool stepping; /* somebody asks: there is a step to end and something to save */
 };
 
 /* The default action: ends the process. */
@@ -34,7 +35,7 @@ static crl_status watch(void *argument) {
         if (signal_number < 0) {
             continue;
         }
-        if (atomic_exchange(&stop->asked, true)) {
+        if (atomic_exchange(&stop->asked, true) || !atomic_load(&stop->stepping)) {
             end_process(stop, signal_number);
         }
         fprintf(stderr, "\n%s: stopping after this step (a second signal ends it at once)\n",
@@ -61,7 +62,8 @@ crl_status crl_stop_begin(crl_stop **out, const char *program) {
     return CRL_STATUS_OK;
 }
 
-bool crl_stop_asked(const crl_stop *stop) {
+bool crl_stop_asked(crl_stop *stop) {
+    atomic_store(&stop->stepping, true);
     return atomic_load(&stop->asked);
 }
 

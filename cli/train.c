@@ -33,6 +33,7 @@ static const crl_option options[] = {
 typedef struct train_view {
     crl_progress *progress; /* NULL: quiet */
     crl_stop *stop;
+    int64_t log_every;
     crl_run_log log;
     int64_t first_step; /* the run began after this one */
 } train_view;
@@ -64,7 +65,8 @@ static void started(void *context, const crl_run_report *report) {
 static void stepped(void *context, const crl_step_report *report) {
     train_view *view = context;
     crl_run_log_stepped(&view->log, report);
-    if (view->progress)
+    const bool due = report->step % view->log_every == 0 || report->step == report->steps;
+    if (view->progress && (view->progress->live || due))
         crl_progress_stepped(view->progress, report);
 }
 
@@ -121,6 +123,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_progress_begin(&progress, stdout);
     train_view view = {.progress = o->quiet ? NULL : &progress,
                        .stop = watch,
+                       .log_every = settings->run.log_every,
                        .log = {.directory = settings->run.directory}};
     const crl_run_events events = {.context = &view,
                                    .started = started,

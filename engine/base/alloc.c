@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct header {
     _Alignas(CRL_ALIGN_BYTES) crl_alloc_watch *watch;
@@ -169,4 +170,9 @@ crl_status crl_size_add(size_t *out, size_t a, size_t b, const char *what) {
     }
     *out = sum;
     return CRL_STATUS_OK;
+}
+
+int64_t crl_memory_physical_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && page_bytes > 0 ? (int64_t)pages * page_bytes : 0;
 }

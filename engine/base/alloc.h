@@ -58,6 +58,9 @@ CRL_NODISCARD crl_status crl_alloc_format(char **out, const char *format, ...) C
 /* Gives back what the functions above made, from any thread; NULL is fine. */
 void crl_free(void *memory);
 
+/* Memory of this machine; 0: unknown. */
+int64_t crl_memory_physical_bytes(void);
+
 /* a × b and a + b, INVALID "<what>: size overflows" when they do not fit. */
 CRL_NODISCARD crl_status crl_size_mul(size_t *out, size_t a, size_t b, const char *what);
 CRL_NODISCARD crl_status crl_size_add(size_t *out, size_t a, size_t b, const char *what);

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static crl_status fail_errno(const char *path, const char *verb, int code) {
@@ -236,5 +237,23 @@ crl_status crl_file_write_atomic(const char *path, const void *content, size_t b
     }
     crl_free(temporary);
     CRL_TRY(status);
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_file_lock(int *out_fd, const char *path) {
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return CRL_FAIL(IO, "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    /* Some network file systems have no locks: better a run without one than none. */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != ENOLCK && errno != EOPNOTSUPP) {
+        const int code = errno;
+        close(fd);
+        if (code == EWOULDBLOCK) {
+            return CRL_FAIL(INVALID, "%s: held by another process", path);
+        }
+        return CRL_FAIL(IO, "%s: cannot be locked: %s", path, strerror(code));
+    }
+    *out_fd = fd;
     return CRL_STATUS_OK;
 }

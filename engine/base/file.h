@@ -29,6 +29,9 @@ bool crl_file_name_ends(const char *path, const char *ending);
 CRL_NODISCARD crl_status crl_file_make_directory(const char *path);
 /* Removes a file or a directory with everything in it; a missing one is fine. */
 CRL_NODISCARD crl_status crl_file_remove(const char *path);
+/* Makes the file if it is not there and locks it (flock) until `*out_fd` is closed. INVALID when
+ * another process holds it. */
+CRL_NODISCARD crl_status crl_file_lock(int *out_fd, const char *path);
 /* fsync of a file or directory by path. */
 CRL_NODISCARD crl_status crl_file_sync(const char *path);
 /* rename(2) and fsync of the directory it stands in. */

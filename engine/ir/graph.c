@@ -45,6 +45,9 @@ crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *
     CRL_TRY(crl_alloc(&graph, 1, sizeof *graph));
     graph_builder builder = {.graph = graph};
     graph->batch = batch;
+    if (hcreate_r(2 * (size_t)model->layers + 1, &builder.names) == 0) {
+        CRL_TRY_OUT(CRL_FAIL(NOMEM, "model: no room for the names of %d nodes", model->layers));
+    }
     CRL_TRY_OUT(
         crl_arena_alloc(&graph->arena, &graph->node, (size_t)model->layers, sizeof *graph->node));
     for (int n = 0; n < model->layers; n++) {
@@ -54,8 +57,9 @@ crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *
     CRL_TRY_OUT(find_loss(graph));
     CRL_TRY_OUT(crl_graph_link(graph));
     *out = graph;
-    return CRL_STATUS_OK;
+    graph = NULL;
 out:
+    hdestroy_r(&builder.names);
     crl_graph_destroy(graph);
     return status;
 }

@@ -11,16 +11,24 @@
 
 enum { FIRST_CAPACITY = 32 };
 
-/* The node called by the first `length` bytes of `name` among the first `nodes`, or -1. The newest
- * are looked at first: inputs are mostly near. */
-static int find_node(const crl_graph *graph, int nodes, const char *name, size_t length) {
-    for (int i = nodes - 1; i >= 0; i--) {
-        const char *other = graph->node[i].name;
-        if (strncmp(other, name, length) == 0 && other[length] == '\0') {
-            return i;
-        }
+crl_status crl_graph_find_node(int *out, graph_builder *builder, const char *name, size_t length) {
+    char *key = NULL;
+    ENTRY *found = NULL;
+    CRL_TRY(crl_alloc_format(&key, "%.*s", (int)length, name));
+    const bool known = hsearch_r((ENTRY){.key = key}, FIND, &found, &builder->names) != 0;
+    *out = known ? (int)(intptr_t)found->data : -1;
+    crl_free(key);
+    return CRL_STATUS_OK;
+}
+
+static crl_status remember_node(graph_builder *builder, int index) {
+    ENTRY *entered = NULL;
+    const ENTRY entry = {.key = (char *)(uintptr_t)builder->graph->node[index].name,
+                         .data = (void *)(intptr_t)index};
+    if (hsearch_r(entry, ENTER, &entered, &builder->names) == 0) {
+        return CRL_FAIL(NOMEM, "node %s: no room for its name", entry.key);
     }
-    return -1;
+    return CRL_STATUS_OK;
 }
 
 static crl_status unknown_input(const crl_graph *graph, int index, const crl_layer_desc *desc,
@@ -35,11 +43,13 @@ static crl_status unknown_input(const crl_graph *graph, int index, const crl_lay
 }
 
 /* Value id of the text "<node>" or "<node>:<k>". */
-static crl_status find_value(int *out, const crl_graph *graph, int index,
+static crl_status find_value(int *out, graph_builder *builder, int index,
                              const crl_layer_desc *desc, const char *name) {
+    const crl_graph *graph = builder->graph;
     const char *colon = strchr(name, ':');
     const size_t length = colon ? (size_t)(colon - name) : strlen(name);
-    const int node = find_node(graph, index, name, length);
+    int node;
+    CRL_TRY(crl_graph_find_node(&node, builder, name, length));
     if (node < 0) {
         return unknown_input(graph, index, desc, name);
     }
@@ -62,7 +72,8 @@ static crl_status find_value(int *out, const crl_graph *graph, int index,
     return CRL_STATUS_OK;
 }
 
-static crl_status resolve_inputs(crl_graph *graph, int index, const crl_layer_desc *desc) {
+static crl_status resolve_inputs(graph_builder *builder, int index, const crl_layer_desc *desc) {
+    const crl_graph *graph = builder->graph;
     crl_node *node = &graph->node[index];
     int given = 0;
     for (int i = 0; i < CRL_LAYER_MAX_INPUTS; i++) {
@@ -73,7 +84,7 @@ static crl_status resolve_inputs(crl_graph *graph, int index, const crl_layer_de
             return CRL_FAIL(INVALID, "node %s: input %d is given, but input %d is not", desc->name,
                             i, given);
         }
-        CRL_TRY(find_value(&node->input[given++], graph, index, desc, desc->input[i]));
+        CRL_TRY(find_value(&node->input[given++], builder, index, desc, desc->input[i]));
     }
     if (node->layer->is_input) {
         if (given > 0) {
@@ -167,7 +178,8 @@ crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer
     if (strchr(desc->name, ':')) {
         return CRL_FAIL(INVALID, "node %s: a name may not contain ':'", desc->name);
     }
-    const int twin = find_node(graph, index, desc->name, strlen(desc->name));
+    int twin;
+    CRL_TRY(crl_graph_find_node(&twin, builder, desc->name, strlen(desc->name)));
     if (twin >= 0) {
         return CRL_FAIL(INVALID, "node %s: nodes %d and %d have the same name", desc->name, twin,
                         index);
@@ -177,7 +189,8 @@ crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer
     node->spec.node = node->name;
     node->spec.batch = graph->batch;
     CRL_TRY(crl_graph_parse_options(&node->spec.options, &graph->arena, node->layer, desc));
-    CRL_TRY(resolve_inputs(graph, index, desc));
+    CRL_TRY(resolve_inputs(builder, index, desc));
+    CRL_TRY(remember_node(builder, index));
     CRL_TRY(node->layer->infer(&node->spec));
     CRL_TRY(check_inferred(node));
     for (int i = 0; i < node->spec.outputs; i++) {

@@ -19,26 +19,27 @@ static int find_slot(const crl_layer_spec *spec, const char *name) {
 
 /* Parameter id of "<node>.<param>" among the nodes before `index`, or -1. A tied parameter answers
  * to the names of all its uses. */
-static int find_param(const crl_graph *graph, int index, const char *name) {
+static crl_status find_param(int *out, graph_builder *builder, int index, const char *name) {
     const char *dot = strrchr(name, '.');
-    if (!dot) {
-        return -1;
+    int n = -1;
+    *out = -1;
+    if (dot) {
+        CRL_TRY(crl_graph_find_node(&n, builder, name, (size_t)(dot - name)));
     }
-    const size_t length = (size_t)(dot - name);
-    for (int n = 0; n < index; n++) {
-        const crl_node *node = &graph->node[n];
-        if (strncmp(node->name, name, length) == 0 && node->name[length] == '\0') {
-            const int slot = find_slot(&node->spec, dot + 1);
-            return slot < 0 ? -1 : node->param[slot];
-        }
+    if (n >= 0 && n < index) {
+        const crl_node *node = &builder->graph->node[n];
+        const int slot = find_slot(&node->spec, dot + 1);
+        *out = slot < 0 ? -1 : node->param[slot];
     }
-    return -1;
+    return CRL_STATUS_OK;
 }
 
-static crl_status tie_param(crl_graph *graph, int index, int slot, const char *with) {
+static crl_status tie_param(graph_builder *builder, int index, int slot, const char *with) {
+    crl_graph *graph = builder->graph;
     crl_node *node = &graph->node[index];
     const crl_param_spec *own = &node->spec.param[slot];
-    const int id = find_param(graph, index, with);
+    int id;
+    CRL_TRY(find_param(&id, builder, index, with));
     if (id < 0) {
         const char *near =
             graph->params > 0
@@ -111,7 +112,7 @@ crl_status crl_graph_add_params(graph_builder *builder, int index, const crl_lay
     for (int slot = 0; slot < node->spec.params; slot++) {
         const char *with = tie_of(node, desc, slot);
         if (with) {
-            CRL_TRY(tie_param(builder->graph, index, slot, with));
+            CRL_TRY(tie_param(builder, index, slot, with));
         } else {
             CRL_TRY(add_param(builder, index, slot));
         }

@@ -65,7 +65,7 @@ static crl_status copy_texts(crl_model *model, crl_layer_desc *layer) {
 }
 
 static crl_status check_descriptor(const crl_model *model, const crl_layer_desc *layer) {
-    if (!layer->name || !layer->name[0]) {
+    if (!layer || !layer->name || !layer->name[0]) {
         return CRL_FAIL(INVALID, "model: layer %d has no name", model->layers);
     }
     if (!layer->type || !layer->type[0]) {

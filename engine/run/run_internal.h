@@ -14,6 +14,7 @@ typedef struct crl_session {
     crl_rank *rank;
     crl_stepper stepper;
     int threads;
+    int64_t peak_bytes; /* largest reservation of a rank */
 } crl_session;
 
 /* A checkpoint and the facts of it that decide the numbers. */

@@ -1,43 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's life between launch and return. */
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/base/thread.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/hosts.h"
 #include "engine/run/run_internal.h"
 
-enum { HOST_BYTES = 64 };
-
-/* Ranks that share this rank's machine, by host name. */
-static crl_status count_neighbours(crl_comm *comm, int *out) {
-    crl_status status = CRL_STATUS_OK;
-    char *names = NULL;
-    char mine[HOST_BYTES] = {0};
-    const crl_group world = {comm, NULL, comm->ranks, comm->rank, CRL_SESSION_CHANNEL};
-    CRL_TRY_OUT(crl_alloc(&names, (size_t)comm->ranks, HOST_BYTES));
-    if (gethostname(mine, sizeof mine - 1) != 0) {
-        memcpy(mine, "?", 2);
-    }
-    memcpy(names + (size_t)comm->rank * HOST_BYTES, mine, sizeof mine);
-    CRL_TRY_OUT(crl_all_gather(&world, names, HOST_BYTES));
-    *out = 0;
-    for (int r = 0; r < comm->ranks; r++) {
-        *out += strncmp(names + (size_t)r * HOST_BYTES, mine, HOST_BYTES) == 0;
-    }
-out:
-    crl_free(names);
-    return status;
-}
-
 static crl_status choose_threads(crl_session *s) {
-    int neighbours = 1;
+    crl_host_numbers hosts;
     s->threads = (int)s->settings->run.threads;
     if (s->threads == 0) {
-        CRL_TRY(count_neighbours(s->comm, &neighbours));
-        s->threads = crl_cpu_count() / neighbours;
+        CRL_TRY(crl_hosts_gather(&hosts, s->comm, 0));
+        s->threads = crl_cpu_count() / hosts.ranks_here;
         s->threads = s->threads < 1 ? 1 : s->threads;
     }
     crl_kernels_set_threads(s->threads);
@@ -67,6 +44,20 @@ static crl_status measure_costs(crl_session *s, double **out) {
     return CRL_STATUS_OK;
 }
 
+/* More than the machine has would be killed without a word once it is touched. */
+static crl_status check_machine(crl_session *s) {
+    crl_host_numbers hosts;
+    const int64_t physical = crl_memory_physical_bytes();
+    CRL_TRY(crl_hosts_gather(&hosts, s->comm, (int64_t)s->rank->memory.total_bytes));
+    s->peak_bytes = hosts.largest;
+    if (physical > 0 && hosts.sum_here > physical) {
+        return CRL_FAIL(
+            NOMEM, "memory: the %d ranks on this machine reserve %.1f GiB, it has %.1f GiB",
+            hosts.ranks_here, (double)hosts.sum_here / (1 << 30), (double)physical / (1 << 30));
+    }
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_session_open(crl_session *s, const crl_settings *settings,
                             const crl_registries *registries, crl_comm *comm, bool training) {
     crl_status status = CRL_STATUS_OK;
@@ -80,6 +71,7 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     CRL_TRY_OUT(crl_mesh_check(&s->layout->mesh, comm->ranks));
     CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training));
     CRL_TRY_OUT(crl_layout_memory_fits(s->layout, &s->rank->memory));
+    CRL_TRY_OUT(check_machine(s));
     CRL_TRY_OUT(crl_rank_bind(s->rank, comm));
     CRL_TRY_OUT(crl_stepper_init(&s->stepper, s->rank, comm));
     CRL_TRY_OUT(crl_params_init(s->rank->params, (uint64_t)settings->train.seed));

@@ -138,6 +138,8 @@ static const crl_option run_table[] = {
         "none, auto (newest of the directory), or a checkpoint"),
     RUN(crl_option_text, initialize, "initialize", "", 0, 0,
         "a checkpoint to take the weights from, at step 0; empty: random"),
+    RUN(crl_option_int, log_every, "log_every", "1", 1, 4e9,
+        "steps between lines of the console; the log file has all"),
     RUN(crl_option_int, threads, "threads", "0", 0, 4096,
         "per rank; 0: cores / ranks of this machine"),
     {0}};

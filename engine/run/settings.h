@@ -60,6 +60,7 @@ typedef struct crl_settings_run {
     const char
         *resume; /* "auto": the newest checkpoint of the directory, if any; "none"; or a path */
     const char *initialize; /* weights to start from; "": random */
+    int64_t log_every;      /* steps between lines of the console; the log file has all */
     int64_t threads;        /* per rank; 0: cores / local ranks */
 } crl_settings_run;
 

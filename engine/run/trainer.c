@@ -2,9 +2,12 @@
 /* The training run: resume, step, evaluate, save. */
 #include "engine/run/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/file.h"
 #include "engine/run/run_internal.h"
 
 /* One rank's training run. */
@@ -12,13 +15,13 @@ typedef struct trainer {
     crl_session session;
     const crl_run_events *events; /* NULL but on rank 0 */
     const crl_run_events *asked;  /* whom to ask whether to stop; may be NULL */
-    int64_t peak_bytes;           /* largest reservation of a rank */
     crl_feed train, validation;
     crl_loader *loader;
     crl_resume_point from; /* resumed from */
     int64_t steps, steps_per_epoch;
     crl_lr_config rate;
     crl_run_result result;
+    int lock; /* of the run folder; -1: not held */
 } trainer;
 
 /* What crl_train hands to every rank. */
@@ -113,22 +116,6 @@ static crl_status open_data(trainer *t) {
     return crl_feed_loader(&t->loader, &t->train, s->rank, &range);
 }
 
-/* The largest reservation: known to all, reported by rank 0. */
-static crl_status find_peak(trainer *t) {
-    crl_status status = CRL_STATUS_OK;
-    const crl_group *world = &t->session.stepper.world;
-    int64_t *bytes = NULL;
-    CRL_TRY_OUT(crl_alloc(&bytes, (size_t)world->size, sizeof *bytes));
-    bytes[world->me] = (int64_t)t->session.rank->memory.total_bytes;
-    CRL_TRY_OUT(crl_all_gather(world, bytes, sizeof *bytes));
-    for (int r = 0; r < world->size; r++) {
-        t->peak_bytes = bytes[r] > t->peak_bytes ? bytes[r] : t->peak_bytes;
-    }
-out:
-    crl_free(bytes);
-    return status;
-}
-
 /* What is easily overlooked: devices without work, bits decided by a checkpoint. */
 static void warn(const trainer *t, const crl_settings *asked) {
     const crl_layout *layout = t->session.layout;
@@ -151,6 +138,22 @@ static void warn(const trainer *t, const crl_settings *asked) {
     }
 }
 
+/* Two runs in one folder would write each other's checkpoints. Rank 0 holds the folder. */
+static crl_status hold_folder(trainer *t, const crl_comm *comm) {
+    const char *folder = t->session.settings->run.directory;
+    char path[CRL_RUN_PATH_BYTES];
+    if (comm->rank != 0) {
+        return CRL_STATUS_OK;
+    }
+    snprintf(path, sizeof path, "%s/lock", folder);
+    CRL_TRY(crl_file_make_directory(folder));
+    const crl_status status = crl_file_lock(&t->lock, path);
+    if (status == CRL_STATUS_INVALID) {
+        return CRL_FAIL(INVALID, "%s: in use by another run", folder);
+    }
+    return status;
+}
+
 static void report_start(const trainer *t) {
     const crl_session *s = &t->session;
     const crl_run_report report = {.layout = s->layout,
@@ -163,7 +166,7 @@ static void report_start(const trainer *t) {
                                    .steps_per_epoch = t->steps_per_epoch,
                                    .train_samples = t->train.samples,
                                    .validation_samples = t->validation.samples,
-                                   .peak_bytes = t->peak_bytes,
+                                   .peak_bytes = s->peak_bytes,
                                    .resumed_from = t->from.path[0] ? t->from.path : NULL};
     if (t->events && t->events->started) {
         t->events->started(t->events->context, &report);
@@ -196,7 +199,7 @@ static crl_status train_step(trainer *t, int64_t step) {
     crl_loader_step data;
     crl_step_report report = {.steps = t->steps,
                               .epoch = (double)step / (double)t->steps_per_epoch,
-                              .peak_bytes = t->peak_bytes,
+                              .peak_bytes = t->session.peak_bytes,
                               .stopping =
                                   t->asked && t->asked->stop && t->asked->stop(t->asked->context)};
     const int64_t allocations = crl_alloc_thread_count();
@@ -259,11 +262,12 @@ static crl_status train_rank(void *argument, crl_comm *comm) {
     CRL_TRY(crl_alloc(&t, 1, sizeof *t));
     t->events = comm->rank == 0 ? j->events : NULL;
     t->asked = j->events;
+    t->lock = -1;
     CRL_TRY_OUT(find_resume(t, comm, &settings));
     CRL_TRY_OUT(crl_session_open(&t->session, &settings, j->registries, comm, true));
     CRL_TRY_OUT(load(t, j->settings));
     CRL_TRY_OUT(open_data(t));
-    CRL_TRY_OUT(find_peak(t));
+    CRL_TRY_OUT(hold_folder(t, comm));
     warn(t, j->settings);
     report_start(t);
     CRL_TRY_OUT(train_all(t));
@@ -276,6 +280,9 @@ out:
     crl_feed_close(&t->train);
     crl_feed_close(&t->validation);
     crl_session_close(&t->session, status != CRL_STATUS_OK);
+    if (t->lock >= 0) {
+        close(t->lock);
+    }
     crl_free(t);
     return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `carole train` says of the folder and the files it finds.
+#include "engine/base/file.h"
 #include "tests/cli/images.h"
 
 namespace {
@@ -33,6 +34,16 @@ TEST_F(CliAgain, SaysWhenNothingIsLeftToDo) {
     EXPECT_NE(second.out.find("finished step 6: nothing left to do, parameter bits "),
               std::string::npos)
         << second.out;
+}
+
+TEST_F(CliAgain, AFolderThatAnotherRunHoldsIsLeftAlone) {
+    int lock = -1;
+    ASSERT_EQ(crl_file_lock(&lock, (folder / "run/lock").c_str()), CRL_STATUS_OK);
+    const auto second = carole({"train", config, "--resume", "auto", "--set", "train.steps=9"});
+    close(lock);
+    EXPECT_EQ(second.code, 1);
+    EXPECT_NE(second.err.find("run: in use by another run"), std::string::npos) << second.err;
+    EXPECT_EQ(carole({"train", config, "--resume", "auto"}).code, 0);
 }
 
 TEST_F(CliAgain, MissingDataIsSaidBeforeAnyMemoryIsReserved) {

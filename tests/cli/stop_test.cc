@@ -58,7 +58,7 @@ TEST_F(CliStop, SavesAndGoesOnWithTheSameBits) {
 TEST_F(CliStop, ASecondSignalEndsAtOnce) {
     // Steps of seconds: 256 micro-batches through wide layers.
     const cli::Result stopped =
-        stop("parameters", true,
+        stop("^step 1/", true,
              "--set model.hidden=[2048,2048,2048] --set train.global_batch=256 "
              "--set train.micro_batch=1");
     EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;

@@ -65,6 +65,15 @@ TEST_F(LayoutsSettings, CutsNeedAPartitionerThatUsesThem) {
               "--set:2:1: parallel.cuts: cuts are given, but partitioner uniform chooses its own");
 }
 
+TEST_F(LayoutsSettings, MoreThanTheMachineHas) {
+    const std::string message = Failed(Width(2, 1) + Sets{{"model.layers", "48"},
+                                                          {"model.channels", "16384"},
+                                                          {"model.heads", "16"},
+                                                          {"model.vocabulary", "50257"}});
+    EXPECT_NE(message.find("memory: the 2 ranks on this machine reserve "), std::string::npos)
+        << message;
+}
+
 TEST_F(LayoutsSettings, NoEndOfTraining) {
     EXPECT_EQ(Failed({{"train.steps", "0"}}),
               "train.steps and train.epochs are both 0, expected one of them");

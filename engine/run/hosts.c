@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One gather of host names and numbers. */
+#include "engine/run/hosts.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/alloc.h"
+#include "engine/comm/collective.h"
+#include "engine/run/run_internal.h"
+
+enum { HOST_BYTES = 64 };
+
+typedef struct entry {
+    char host[HOST_BYTES];
+    int64_t number;
+} entry;
+
+crl_status crl_hosts_gather(crl_host_numbers *out, crl_comm *comm, int64_t number) {
+    crl_status status = CRL_STATUS_OK;
+    const crl_group world = {comm, NULL, comm->ranks, comm->rank, CRL_SESSION_CHANNEL};
+    entry *all = NULL, mine = {.number = number};
+    CRL_TRY_OUT(crl_alloc(&all, (size_t)comm->ranks, sizeof *all));
+    if (gethostname(mine.host, sizeof mine.host - 1) != 0) {
+        memcpy(mine.host, "?", 2);
+    }
+    all[comm->rank] = mine;
+    CRL_TRY_OUT(crl_all_gather(&world, all, sizeof *all));
+    *out = (crl_host_numbers){0};
+    for (int r = 0; r < comm->ranks; r++) {
+        const bool here = strncmp(all[r].host, mine.host, sizeof mine.host) == 0;
+        out->ranks_here += here;
+        out->sum_here += here ? all[r].number : 0;
+        out->largest = all[r].number > out->largest ? all[r].number : out->largest;
+    }
+out:
+    crl_free(all);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks that share a machine have to know of each other. */
+#pragma once
+
+#include "engine/comm/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct crl_host_numbers {
+    int ranks_here;   /* ranks on this machine, by host name */
+    int64_t sum_here; /* of their numbers */
+    int64_t largest;  /* of all ranks' numbers */
+} crl_host_numbers;
+
+/* Collective: all ranks. Blocking. Each gives one number, 0 or more. */
+CRL_NODISCARD crl_status crl_hosts_gather(crl_host_numbers *out, crl_comm *comm, int64_t number);
+
+#ifdef __cplusplus
+}
+#endif

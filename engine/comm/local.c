@@ -9,8 +9,8 @@
  * A send and its receive meet in the receiver's mailbox, one pair of queues per sender. Whoever
  * comes second takes the other out of its queue and copies from buffer to buffer: one memcpy,
  * outside the lock. So every send is a rendezvous. A rank with nothing to do sleeps on its
- * condition until there is news; ranks outnumber cores, so it spins only briefly, and only when
- * each may have a core.
+ * condition until there is news. Where each rank may have a core it spins first, for about as long
+ * as going to sleep and waking up take.
  *
  * Request slots come from blocks that a rank keeps: none are allocated once enough exist. When the
  * job is over each rank withdraws its requests before its failing call returns, waiting for a
@@ -30,7 +30,7 @@
 enum {
     MOST_RANKS = 1024, /* a rank has queues for every other one */
     BLOCK_OPS = 64,
-    SPIN_NS = 3000,
+    SPIN_NS = 30000, /* waking a thread costs 50 us */
     ROLL_CALL_STEP_NS = 1000000
 };
 

@@ -134,7 +134,8 @@ out:
     }
     status = CRL_FAIL(TIMEOUT, "%s", text.text);
     crl_comm_abort(comm);
-    return status;
+    /* Two ranks may give up at once: only the first one's report counts. */
+    return crl_error_get()->rank == comm->rank ? status : CRL_STATUS_ABORTED;
 }
 
 static void publish(crl_comm *comm, const char *what, int peer, int64_t since_ns) {

@@ -172,6 +172,7 @@ static void declare_over(job *job, const crl_error *error) {
 
 static void local_abort(crl_endpoint *me, const crl_error *error) {
     declare_over(me->job, error);
+    crl_error_set(&me->job->error); /* another rank may have been first */
     withdraw(me);
 }
 

@@ -69,7 +69,8 @@ typedef struct crl_transport {
     crl_status (*roll_call)(crl_endpoint *endpoint, crl_wait_note *note, bool *answered,
                             int64_t at_most_ns);
     /* Tells every rank that the job is over and why; their next call fails with ABORTED and this
-     * record. The first abort wins. */
+     * record. The first abort wins; where the transport knows that it was another rank's, this
+     * thread's record becomes that one. */
     void (*abort)(crl_endpoint *endpoint, const crl_error *error);
     /* Optional native all-reduce (sum of f32, blocking), for the benchmark. NULL: none. */
     crl_status (*allreduce)(crl_endpoint *endpoint, float *data, int64_t count);

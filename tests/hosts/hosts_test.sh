@@ -25,6 +25,7 @@ command -v mpirun >/dev/null || skip "no mpirun"
 command -v ip >/dev/null || skip "no ip command (package iproute2)"
 "$carole" info | grep -qi '^ *mpi.*yes\|mpi: *yes\|mpi *open' || skip "carole was built without MPI"
 ip netns add "${id}h1" 2>/dev/null || skip "network namespaces are not permitted here"
+ip netns exec "${id}h1" true 2>/dev/null || skip "a namespace cannot be entered here (a chroot?)"
 ip link add "${id}b" type bridge 2>/dev/null || skip "bridges are not permitted here"
 
 ip addr add 10.213.7.254/24 dev "${id}b"

@@ -63,6 +63,7 @@ int64_t crl_memory_physical_bytes(void);
 
 /* a × b and a + b, INVALID "<what>: size overflows" when they do not fit. */
 CRL_NODISCARD crl_status crl_size_mul(size_t *out, size_t a, size_t b, const char *what);
+/* a + b, the same way. */
 CRL_NODISCARD crl_status crl_size_add(size_t *out, size_t a, size_t b, const char *what);
 
 #ifdef __cplusplus

@@ -26,6 +26,7 @@ CRL_NODISCARD crl_status crl_arena_text(crl_arena *arena, const char **out, cons
 /* A formatted text. */
 CRL_NODISCARD crl_status crl_arena_format(crl_arena *arena, const char **out, const char *format,
                                           ...) CRL_PRINTF(3, 4);
+/* The same with the arguments of a variadic caller. */
 CRL_NODISCARD crl_status crl_arena_vformat(crl_arena *arena, const char **out, const char *format,
                                            va_list arguments) CRL_PRINTF(3, 0);
 /* Frees everything; the arena is empty then and can be used again. */

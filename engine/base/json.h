@@ -20,6 +20,7 @@ CRL_NODISCARD crl_status crl_json_load(json_t **out, const char *path);
 /* Typed members: INVALID "<what>: 'key' is a string, expected an integer". Texts are lent. */
 CRL_NODISCARD crl_status crl_json_get_int(int64_t *out, const json_t *object, const char *key,
                                           const char *what);
+/* A text member; lent while the object lives. INVALID: missing or of another type. */
 CRL_NODISCARD crl_status crl_json_get_text(const char **out, const json_t *object, const char *key,
                                            const char *what);
 

@@ -35,7 +35,9 @@ void crl_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t o
 void crl_rng_block(const crl_rng *rng, uint32_t block, uint32_t out[4]);
 /* Element i of the stream: uniform in [0,1) with 24 bits, and standard normal (Box-Muller). */
 float crl_rng_uniform(const crl_rng *rng, uint64_t element);
+/* Elements 0..count-1 of the stream, uniform in [low, high). */
 void crl_rng_fill_uniform(const crl_rng *rng, float *out, int64_t count, float low, float high);
+/* Elements 0..count-1 of the stream, normal with this mean and deviation. */
 void crl_rng_fill_normal(const crl_rng *rng, float *out, int64_t count, float mean,
                          float deviation);
 /* A pseudo-random permutation of 0..count-1, the same for the same stream. */

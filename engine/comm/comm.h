@@ -51,6 +51,7 @@ CRL_NODISCARD crl_status crl_comm_wait(crl_comm *comm, crl_request *request, con
 /* Blocking: starts the message and waits for it. */
 CRL_NODISCARD crl_status crl_comm_send_wait(crl_comm *comm, int peer, int tag, const void *data,
                                             size_t bytes, const char *what);
+/* The receiving side of the same; exactly `bytes` must arrive. */
 CRL_NODISCARD crl_status crl_comm_recv_wait(crl_comm *comm, int peer, int tag, void *data,
                                             size_t bytes, const char *what);
 

@@ -23,6 +23,7 @@ typedef struct crl_coordinates {
 CRL_NODISCARD crl_status crl_mesh_check(const crl_mesh *mesh, int ranks);
 /* Local, pure; the arguments must lie within the mesh. */
 int crl_mesh_rank(const crl_mesh *mesh, crl_coordinates at);
+/* Where a rank sits; the inverse of crl_mesh_rank. */
 crl_coordinates crl_mesh_coordinates(const crl_mesh *mesh, int rank);
 
 #ifdef __cplusplus

@@ -54,8 +54,11 @@ size_t crl_graph_cut_bytes(const crl_graph *graph, int node);
 typedef struct crl_range {
     int first, last;
 } crl_range;
+/* Micro-batches of a lane. */
 crl_range crl_lane_micro_batches(int lane, int lanes, int micro_batches);
+/* Lanes of a replica; empty when there are fewer lanes than replicas. */
 crl_range crl_replica_lanes(int replica, int replicas, int lanes);
+/* Micro-batches of a replica: those of its lanes. */
 crl_range crl_replica_micro_batches(int replica, int replicas, int lanes, int micro_batches);
 
 #ifdef __cplusplus

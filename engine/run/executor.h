@@ -31,9 +31,13 @@ typedef struct crl_executor_config {
 /* Prepares the layers of this position's stages and plans memory; needs no other rank.
  * UNSUPPORTED: more than CRL_EXECUTOR_MAX_FIELDS inputs. */
 CRL_NODISCARD crl_status crl_executor_create(crl_executor **out, const crl_executor_config *config);
+/* Releases the layers; not the memory it was bound to. NULL is fine. */
 void crl_executor_destroy(crl_executor *executor);
+/* What outlives an action, at its peak. */
 size_t crl_executor_activation_bytes(const crl_executor *executor);
+/* What lives inside one action, with the kernels' scratch. */
 size_t crl_executor_workspace_bytes(const crl_executor *executor);
+/* Gives it memory of those sizes (lent, 64-byte aligned) and the job. */
 CRL_NODISCARD crl_status crl_executor_bind(crl_executor *executor, crl_comm *comm,
                                            void *activations, void *workspace);
 
@@ -51,6 +55,7 @@ typedef struct crl_executor_step {
     int64_t busy_ns, span_ns; /* set: computing, and from begin to end */
 } crl_executor_step;
 
+/* Collective: the pipeline. Blocking. Any failure of a layer, a message or the gradient sums. */
 CRL_NODISCARD crl_status crl_executor_run(crl_executor *executor, crl_executor_step *step);
 
 /* After a forward-only run of one stage: where `value` of micro-batch 0 is. NULL: not kept. */

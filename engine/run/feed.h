@@ -23,6 +23,7 @@ typedef struct crl_feed {
 CRL_NODISCARD crl_status crl_feed_open(crl_feed *feed, const crl_settings *settings,
                                        const crl_registries *registries, const crl_text_list *files,
                                        const crl_graph *graph, const crl_executor *executor);
+/* Closes the dataset; a feed that was never opened is fine when zero. */
 void crl_feed_close(crl_feed *feed);
 
 /* Which steps, in which order. */
@@ -35,6 +36,7 @@ typedef struct crl_feed_range {
     int64_t first_step, last_step;
 } crl_feed_range;
 
+/* A loader of this rank's micro-batches of those steps; owned by the caller. NOMEM. */
 CRL_NODISCARD crl_status crl_feed_loader(crl_loader **out, const crl_feed *feed,
                                          const crl_rank *rank, const crl_feed_range *range);
 

@@ -32,6 +32,7 @@ typedef struct crl_grad_sync_config {
 /* Plans buckets and buffers; needs no other rank. */
 CRL_NODISCARD crl_status crl_grad_sync_create(crl_grad_sync **out,
                                               const crl_grad_sync_config *config);
+/* Ends the job first when sums are still under way. NULL is fine. */
 void crl_grad_sync_destroy(crl_grad_sync *sync);
 /* Of the received gradients of tied uses and the all-reduces' staging. */
 size_t crl_grad_sync_bytes(const crl_grad_sync *sync);

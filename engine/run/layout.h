@@ -35,6 +35,7 @@ typedef struct crl_layout {
 /* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: analytic. */
 CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
                                            const crl_registries *registries, const double *node_s);
+/* NULL is fine. */
 void crl_layout_destroy(crl_layout *layout);
 
 /* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's

@@ -32,7 +32,9 @@ typedef struct crl_loader_step {
     const void *data[CRL_DATASET_MAX_FIELDS];
 } crl_loader_step;
 
+/* Starts the thread, which begins with the first step at once. NOMEM, INVALID. */
 CRL_NODISCARD crl_status crl_loader_create(crl_loader **out, const crl_loader_config *config);
+/* At any time: waits for the read that is under way. NULL is fine. */
 void crl_loader_destroy(crl_loader *loader);
 /* Blocks until the next step's data is there. A read error appears here. No allocation. */
 CRL_NODISCARD crl_status crl_loader_next(crl_loader *loader, crl_loader_step *out);

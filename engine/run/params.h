@@ -41,12 +41,17 @@ typedef struct crl_params {
 /* Offsets for the stages whose plan position is `position`. lane_buffers 0: no training. */
 CRL_NODISCARD crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position,
                                            int lane_buffers, int states);
+/* Not the memory it is bound to. NULL is fine. */
 void crl_params_destroy(crl_params *params);
+/* Of the weights. */
 size_t crl_params_weights_bytes(const crl_params *params);
+/* Of the gradients in all lane buffers. */
 size_t crl_params_gradients_bytes(const crl_params *params);
+/* Of all state arrays of the optimizer. */
 size_t crl_params_states_bytes(const crl_params *params);
 /* Lends. NULL when not on this rank. */
 float *crl_params_weight(const crl_params *params, int param);
+/* State array `state` of a parameter; lends. NULL when not on this rank. */
 float *crl_params_state(const crl_params *params, int state, int param);
 /* Fills the weights: a function of seed and parameter index alone. */
 CRL_NODISCARD crl_status crl_params_init(const crl_params *params, uint64_t seed);

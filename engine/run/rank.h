@@ -35,6 +35,7 @@ CRL_NODISCARD crl_status crl_rank_create(crl_rank **out, const crl_layout *layou
                                          bool training);
 /* Reserves the memory and joins the job. */
 CRL_NODISCARD crl_status crl_rank_bind(crl_rank *rank, crl_comm *comm);
+/* Frees the reservation; no transfer may be under way. NULL is fine. */
 void crl_rank_destroy(crl_rank *rank);
 
 #ifdef __cplusplus

@@ -23,9 +23,13 @@ typedef struct crl_safetensors_item {
 
 /* Opens and checks. INVALID "<path>: ...", NOT_FOUND, IO. */
 CRL_NODISCARD crl_status crl_safetensors_open(crl_safetensors **out, const char *path);
+/* NULL is fine. */
 void crl_safetensors_close(crl_safetensors *file);
+/* Number of tensors. */
 int crl_safetensors_count(const crl_safetensors *file);
+/* Tensor `index`, in the order of the data; lends. */
 const crl_safetensors_item *crl_safetensors_item_at(const crl_safetensors *file, int index);
+/* The tensor called `name`, or NULL; lends. */
 const crl_safetensors_item *crl_safetensors_find(const crl_safetensors *file, const char *name);
 /* NULL when there is no such metadata key. */
 const char *crl_safetensors_metadata(const crl_safetensors *file, const char *key);
@@ -42,14 +46,18 @@ CRL_NODISCARD crl_status crl_safetensors_parse(crl_safetensors **out, const char
 /* Writing: declare all tensors, then give their bytes in declared order, then finish. The file is
  * at `path` only after finish (temporary name, fsync, rename); destroy before that removes it. */
 typedef struct crl_safetensors_writer crl_safetensors_writer;
+/* Opens the temporary file and writes the header. INVALID, IO, NOMEM. */
 CRL_NODISCARD crl_status crl_safetensors_writer_create(crl_safetensors_writer **out,
                                                        const char *path,
                                                        const crl_safetensors_item *item, int items,
                                                        const char *const *metadata /* key, value,
                                                        ..., NULL; or NULL */);
+/* The next `bytes` of data, across tensors. INVALID: more than declared. IO. */
 CRL_NODISCARD crl_status crl_safetensors_writer_append(crl_safetensors_writer *writer,
                                                        const void *data, size_t bytes);
+/* Syncs and renames. INVALID: less than declared. IO. */
 CRL_NODISCARD crl_status crl_safetensors_writer_finish(crl_safetensors_writer *writer);
+/* Before finish: removes the temporary file. NULL is fine. */
 void crl_safetensors_writer_destroy(crl_safetensors_writer *writer);
 
 #ifdef __cplusplus

@@ -23,8 +23,11 @@ typedef struct crl_sampler_config {
     bool shuffle; /* false: in order (validation) */
 } crl_sampler_config;
 
+/* INVALID, NOMEM. */
 CRL_NODISCARD crl_status crl_sampler_create(crl_sampler **out, const crl_sampler_config *config);
+/* NULL is fine. */
 void crl_sampler_destroy(crl_sampler *sampler);
+/* Global batches of an epoch, the last of which may be partial. */
 int64_t crl_sampler_steps_per_epoch(const crl_sampler *sampler);
 /* Samples of step 0, 1, ...: lends `*out_ids` (valid until the next call) and their number,
  * 1..global_batch. No allocation. */

@@ -86,6 +86,7 @@ typedef struct crl_settings {
 CRL_NODISCARD crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
                                            const crl_model_def *model, const char *path,
                                            const char *const *sets, int set_count);
+/* With every text that came from the file. NULL is fine. */
 void crl_settings_destroy(crl_settings *settings);
 /* docs/config.md */
 CRL_NODISCARD crl_status crl_settings_reference(const crl_registries *registries, FILE *out);

@@ -48,6 +48,7 @@ typedef struct crl_stage_layout {
 /* `training` false: only forward actions run. `split`: the program has I and W actions for it. */
 CRL_NODISCARD crl_status crl_stage_layout_create(crl_stage_layout **out, const crl_plan *plan,
                                                  int stage, bool training, bool split);
+/* NULL is fine. */
 void crl_stage_layout_destroy(crl_stage_layout *layout);
 
 /* Does input `slot` of `node` get a gradient that somebody needs? */

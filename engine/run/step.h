@@ -24,7 +24,9 @@ typedef struct crl_stepper {
     int64_t exchange_count;
 } crl_stepper;
 
+/* Buffers of the exchange; `rank` and `comm` are lent. NOMEM. */
 CRL_NODISCARD crl_status crl_stepper_init(crl_stepper *stepper, crl_rank *rank, crl_comm *comm);
+/* One that is all zero is fine. */
 void crl_stepper_fini(crl_stepper *stepper);
 
 /* Collective: all ranks. report->stopping: in, this rank's wish; out, anybody's. Fills loss,

@@ -40,6 +40,7 @@ typedef struct crl_tensor_spec {
 size_t crl_dtype_bytes(crl_dtype dtype);
 /* "f32", "i32", ... and the safetensors spelling "F32", "I32"; "?" for what is none. */
 const char *crl_dtype_name(crl_dtype dtype);
+/* "F32", "I32", ... */
 const char *crl_dtype_safetensors_name(crl_dtype dtype);
 
 /* `size`: (dimensions), at most CRL_MAX_DIMENSIONS. */

@@ -48,6 +48,7 @@ struct crl_grad_sync {
     crl_comm *comm;
     crl_range lanes, micro_batches; /* of this replica, in the whole step */
     use_state *use;
+    const float **gradient; /* (params) where the complete sum of each will be; NULL: not here */
     int buckets, next;
     bucket *bucket;
     flight flight[IN_FLIGHT];
@@ -184,6 +185,8 @@ crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config 
     sync->micro_batches = crl_replica_micro_batches(config->replica, config->mesh->data,
                                                     config->lanes, config->micro_batches);
     CRL_TRY_OUT(crl_alloc(&sync->use, (size_t)config->params->uses, sizeof *sync->use));
+    CRL_TRY_OUT(
+        crl_alloc(&sync->gradient, (size_t)config->params->graph->params, sizeof *sync->gradient));
     CRL_TRY_OUT(plan_buckets(sync));
     CRL_TRY_OUT(plan_tied(sync));
     CRL_TRY_OUT(plan_group(sync));
@@ -208,6 +211,7 @@ void crl_grad_sync_destroy(crl_grad_sync *sync) {
         }
     }
     crl_free(sync->use);
+    crl_free(sync->gradient);
     crl_free(sync->bucket);
     crl_free(sync->tied);
     crl_free(sync->request);
@@ -220,6 +224,21 @@ size_t crl_grad_sync_bytes(const crl_grad_sync *sync) {
     return sync->received_bytes + IN_FLIGHT * sync->staging_bytes;
 }
 
+/* Sums end in the memory of a parameter's first use, be it local or received. */
+static void find_gradients(crl_grad_sync *sync) {
+    const crl_params *params = sync->config.params;
+    for (int u = 0; u < params->uses; u++) {
+        if (params->use[u].use == 0) {
+            sync->gradient[params->use[u].param] = params->gradients + params->use[u].offset;
+        }
+    }
+    for (int t = 0; t < sync->tied_count; t++) {
+        if (sync->tied[t].use == 0) {
+            sync->gradient[sync->tied[t].param] = sync->tied[t].data;
+        }
+    }
+}
+
 crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory) {
     char *at = memory;
     sync->comm = sync->group.comm = comm;
@@ -229,6 +248,7 @@ crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory)
             local >= 0 ? sync->config.params->gradients + sync->config.params->use[local].offset
                        : (float *)(void *)(at + sync->tied[t].offset_bytes);
     }
+    find_gradients(sync);
     at += sync->received_bytes;
     for (int f = 0; f < IN_FLIGHT && sync->config.mesh->data > 1 && sync->buckets > 0; f++) {
         crl_allreduce_config config = allreduce_config(sync, f);
@@ -430,11 +450,5 @@ crl_status crl_grad_sync_finish(crl_grad_sync *sync) {
 }
 
 const float *crl_grad_sync_gradient(const crl_grad_sync *sync, int param) {
-    const crl_params *params = sync->config.params;
-    for (int t = 0; t < sync->tied_count; t++) {
-        if (sync->tied[t].param == param && sync->tied[t].use == 0) {
-            return sync->tied[t].data;
-        }
-    }
-    return params->gradients + params->use[local_use_of(params, param, 0)].offset;
+    return sync->gradient[param];
 }

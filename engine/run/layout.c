@@ -81,14 +81,17 @@ static double kept_bytes(const crl_graph *graph, int n) {
     return bytes;
 }
 
-/* Gradient buffers of the replica that needs the most. */
+int crl_layout_lane_buffers(const crl_layout *layout, int replica) {
+    const crl_range lanes = crl_replica_lanes(replica, layout->mesh.data, layout->lanes);
+    return lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
+}
+
+/* Of the replica that needs the most. */
 static int most_lane_buffers(const crl_layout *layout) {
     int most = 1;
     for (int r = 0; r < layout->mesh.data; r++) {
-        const crl_range lanes = crl_replica_lanes(r, layout->mesh.data, layout->lanes);
-        const int depth =
-            lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
-        most = depth > most ? depth : most;
+        const int buffers = crl_layout_lane_buffers(layout, r);
+        most = buffers > most ? buffers : most;
     }
     return most;
 }

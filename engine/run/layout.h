@@ -38,6 +38,9 @@ CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings 
 /* NULL is fine. */
 void crl_layout_destroy(crl_layout *layout);
 
+/* Gradient buffers a replica needs for its lanes; at least 1. */
+int crl_layout_lane_buffers(const crl_layout *layout, int replica);
+
 /* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's
  * own, from 0. forward_only: evaluation, with `micro_batches` of them. */
 CRL_NODISCARD crl_status crl_layout_program(crl_program **out, const crl_layout *layout,

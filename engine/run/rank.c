@@ -83,9 +83,8 @@ crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, b
     r->at = crl_mesh_coordinates(&layout->mesh, rank);
     r->micro_batches = crl_replica_micro_batches(r->at.replica, layout->mesh.data, layout->lanes,
                                                  layout->micro_batches);
-    const crl_range lanes = crl_replica_lanes(r->at.replica, layout->mesh.data, layout->lanes);
-    const int depth = lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
-    CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position, training ? depth : 0,
+    CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position,
+                                  training ? crl_layout_lane_buffers(layout, r->at.replica) : 0,
                                   training ? layout->states : 0));
     if (training) {
         CRL_TRY_OUT(create_sync(r));

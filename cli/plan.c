@@ -55,7 +55,7 @@ static void print_stages(const crl_layout *layout) {
         "stage  position  nodes  parameters   forward   backward   share    arrives  from .. to\n");
     for (int s = 0; s < plan->stages; s++) {
         const crl_stage *stage = &plan->stage[s];
-        const crl_stage_time *time = &layout->stage[s];
+        const crl_stage_cost *time = &layout->stage[s];
         const double backward_s = time->input_s + time->weight_s;
         char parameters[32], forward[32], backward[32], arrives[32];
         printf("%5d  %8d  %5d  %10s  %8s  %9s  %4.1f %%  %9s  %s .. %s\n", s, stage->position,

@@ -34,11 +34,11 @@ static const crl_option show_table[] = {
     {0}};
 
 /* All stages alike: forward 1, backward `backward`, half of it for each of its parts. */
-static crl_status uniform_times(crl_arena *arena, crl_stage_time **out, int stages,
+static crl_status uniform_times(crl_arena *arena, crl_stage_cost **out, int stages,
                                 double backward) {
     CRL_TRY(crl_arena_alloc(arena, out, (size_t)stages, sizeof **out));
     for (int s = 0; s < stages; s++)
-        (*out)[s] = (crl_stage_time){1, backward / 2, backward / 2};
+        (*out)[s] = (crl_stage_cost){1, backward / 2, backward / 2, 1, 1};
     return CRL_STATUS_OK;
 }
 
@@ -59,7 +59,7 @@ static crl_status show_program(const show_options *o, const crl_schedule *schedu
         crl_program_write(program, false, stdout);
         return CRL_STATUS_OK;
     }
-    crl_stage_time *time = NULL;
+    crl_stage_cost *time = NULL;
     CRL_TRY(uniform_times(arena, &time, program->stages, o->backward));
     const crl_simulation_config config = {.stage = time};
     CRL_TRY(crl_program_print_grid(program, &config, NULL, GRID_COLUMNS, stdout));
@@ -79,7 +79,7 @@ static crl_status run_show(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY(crl_registry_find(&found, cli->registries->schedules, "schedule", o->schedule));
     const crl_schedule *schedule = found;
     const int64_t width =
-        o->virtual_stages > 0 ? o->virtual_stages : (schedule->needs_virtual_stages ? 2 : 1);
+        o->virtual_stages > 0 ? o->virtual_stages : schedule->least_virtual;
     if (o->stages % width != 0)
         return CRL_FAIL(INVALID, "--stages is %lld, expected a multiple of --virtual, %lld",
                         (long long)o->stages, (long long)width);
@@ -108,7 +108,7 @@ static crl_status check_program(const char *path, const crl_program *program, bo
     static const char *const verdicts[] = {"valid", "invalid", "deadlock"};
     crl_check_report report;
     crl_program_check(program, &report);
-    crl_stage_time *time = NULL;
+    crl_stage_cost *time = NULL;
     CRL_TRY(uniform_times(arena, &time, program->stages, 2));
     const crl_simulation_config config = {.stage = time};
     if (grid)

@@ -7,6 +7,7 @@ option(CRL_WERROR "warnings are errors" ON)
 add_library(crl_flags INTERFACE)
 target_compile_options(crl_flags INTERFACE -Wall -Wextra
     $<$<COMPILE_LANGUAGE:C>:-Wconversion -Wmissing-prototypes -Wstrict-prototypes>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
     $<$<BOOL:${CRL_WERROR}>:-Werror>)
 target_include_directories(crl_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_definitions(crl_flags INTERFACE _GNU_SOURCE)

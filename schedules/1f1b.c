@@ -33,10 +33,12 @@ static crl_status emit_stage(crl_program *program, int stage, int ahead) {
     return CRL_STATUS_OK;
 }
 
+extern const crl_schedule crl_schedule_1f1b;
+
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request("1f1b", request, false));
+    CRL_TRY(crl_schedule_check_request(&crl_schedule_1f1b, request));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     for (int s = 0; s < request->stages; s++) {
@@ -59,10 +61,17 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return held < request->micro_batches ? held : request->micro_batches;
 }
 
+static bool exact(const crl_schedule_request *request) {
+    return !request->widths;
+}
+
 const crl_schedule crl_schedule_1f1b = {
     .name = "1f1b",
     .help = "one forward, one backward: holds at most as many micro-batches as there are stages",
+    .least_virtual = 1,
+    .most_virtual = 1,
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
+    .exact = exact,
 };

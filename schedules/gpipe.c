@@ -24,10 +24,12 @@ static crl_status emit(crl_program *program, crl_action_kind kind) {
     return CRL_STATUS_OK;
 }
 
+extern const crl_schedule crl_schedule_gpipe;
+
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request("gpipe", request, false));
+    CRL_TRY(crl_schedule_check_request(&crl_schedule_gpipe, request));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     CRL_TRY_OUT(emit(program, CRL_ACTION_FORWARD));
@@ -49,10 +51,17 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return request->micro_batches;
 }
 
+static bool exact(const crl_schedule_request *request) {
+    return !request->widths;
+}
+
 const crl_schedule crl_schedule_gpipe = {
     .name = "gpipe",
     .help = "all forwards, then all backwards: simple, holds every micro-batch",
+    .least_virtual = 1,
+    .most_virtual = 1,
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
+    .exact = exact,
 };

@@ -80,10 +80,12 @@ static crl_status emit_position(crl_program *program, const order *self, int pos
     return CRL_STATUS_OK;
 }
 
+extern const crl_schedule crl_schedule_interleaved;
+
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request("interleaved", request, true));
+    CRL_TRY(crl_schedule_check_request(&crl_schedule_interleaved, request));
     CRL_TRY(
         crl_program_create(&program, request->positions, request->stages, request->micro_batches));
     const order self = order_of(request);
@@ -117,11 +119,16 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return peak;
 }
 
+static bool exact(const crl_schedule_request *request) {
+    return !request->widths && request->micro_batches % request->positions == 0;
+}
+
 const crl_schedule crl_schedule_interleaved = {
     .name = "interleaved",
     .help = "1f1b with several stages per position: smaller bubble, more messages and memory",
-    .needs_virtual_stages = true,
+    .least_virtual = 2,
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
+    .exact = exact,
 };

@@ -2,29 +2,58 @@
 /* The sizes a schedule is asked for. */
 #include "schedules/request_internal.h"
 
-crl_status crl_schedule_check_request(const char *name, const crl_schedule_request *request,
-                                      bool virtual_stages) {
+#include <math.h>
+
+static crl_status check_virtual(const crl_schedule *schedule, const crl_schedule_request *request) {
     const int positions = request->positions, stages = request->stages;
-    if (positions < 1 || stages < 1 || request->micro_batches < 1) {
-        return CRL_FAIL(INVALID,
-                        "%s: %d positions, %d stages, %d micro-batches, expected 1 or more", name,
-                        positions, stages, request->micro_batches);
+    const int each = stages / positions;
+    if (stages % positions == 0 && each >= schedule->least_virtual &&
+        (schedule->most_virtual == 0 || each <= schedule->most_virtual)) {
+        return CRL_STATUS_OK;
     }
-    if (!virtual_stages && stages != positions) {
-        return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected one stage each", name,
-                        stages, positions);
+    if (schedule->least_virtual == schedule->most_virtual) {
+        return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d each", schedule->name,
+                        stages, positions, schedule->least_virtual);
     }
-    if (virtual_stages && (stages == positions || stages % positions != 0)) {
-        return CRL_FAIL(INVALID,
-                        "%s: %d stages on %d positions, expected 2 or more virtual stages "
-                        "on each",
-                        name, stages, positions);
-    }
-    for (int s = 1; request->widths && s < stages; s++) {
-        if (request->widths[s] != request->widths[0]) {
-            return CRL_FAIL(INVALID, "%s: stage %d has %d replicas, expected %d as stage 0", name,
-                            s, request->widths[s], request->widths[0]);
+    return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d or more on each",
+                    schedule->name, stages, positions, schedule->least_virtual);
+}
+
+static bool is_cost(double value) {
+    return isfinite(value) && value >= 0;
+}
+
+static crl_status check_costs(const crl_schedule *schedule, const crl_schedule_request *request) {
+    for (int s = 0; request->cost && s < request->stages; s++) {
+        const crl_stage_cost *c = &request->cost[s];
+        if (!is_cost(c->forward_s) || !is_cost(c->input_s) || !is_cost(c->weight_s) ||
+            !is_cost(c->kept_bytes) || !is_cost(c->held_bytes)) {
+            return CRL_FAIL(INVALID, "%s: a cost of stage %d is not 0 or more", schedule->name, s);
         }
     }
+    if (!is_cost(request->message_s) || !is_cost(request->memory_limit_bytes)) {
+        return CRL_FAIL(INVALID, "%s: message %g s, memory limit %g bytes, expected 0 or more",
+                        schedule->name, request->message_s, request->memory_limit_bytes);
+    }
     return CRL_STATUS_OK;
+}
+
+crl_status crl_schedule_check_request(const crl_schedule *schedule,
+                                      const crl_schedule_request *request) {
+    if (request->positions < 1 || request->stages < 1 || request->micro_batches < 1 ||
+        request->group < 0) {
+        return CRL_FAIL(INVALID,
+                        "%s: %d positions, %d stages, %d micro-batches in groups of %d, expected "
+                        "1 or more",
+                        schedule->name, request->positions, request->stages, request->micro_batches,
+                        request->group);
+    }
+    CRL_TRY(check_virtual(schedule, request));
+    for (int p = 0; request->widths && p < request->positions; p++) {
+        if (request->widths[p] < 1) {
+            return CRL_FAIL(INVALID, "%s: position %d has %d replicas, expected 1 or more",
+                            schedule->name, p, request->widths[p]);
+        }
+    }
+    return check_costs(schedule, request);
 }

@@ -4,7 +4,7 @@
 
 #include "engine/ir/schedule.h"
 
-/* INVALID: sizes below 1, stages not a multiple of positions, unequal widths, and for a schedule of
- * one stage per position any other number. `name` begins the message. */
-crl_status crl_schedule_check_request(const char *name, const crl_schedule_request *request,
-                                      bool virtual_stages);
+/* INVALID: sizes or widths below 1, stages that are not least_virtual to most_virtual per position,
+ * costs below 0 or infinite. */
+crl_status crl_schedule_check_request(const crl_schedule *schedule,
+                                      const crl_schedule_request *request);

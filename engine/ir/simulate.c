@@ -26,11 +26,13 @@ typedef struct simulator {
 } simulator;
 
 static double transfer_time(const simulator *self, const crl_message *message) {
+    const int *node = self->config->node;
     if (message->from == message->to) {
         return 0;
     }
-    const double rate = self->config->bytes_per_s;
-    return self->config->latency_s + (rate > 0 ? (double)message->bytes / rate : 0);
+    const bool leaves = node && node[message->from] != node[message->to];
+    const crl_link *link = leaves ? &self->config->between : &self->config->link;
+    return link->latency_s + (link->bytes_per_s > 0 ? (double)message->bytes / link->bytes_per_s : 0);
 }
 
 static void visit(void *context, int position, int at) {
@@ -57,9 +59,18 @@ static void visit(void *context, int position, int at) {
     self->result->makespan_s = fmax(self->result->makespan_s, end);
 }
 
+static crl_status check_link(const crl_link *link) {
+    if (!isfinite(link->latency_s) || link->latency_s < 0 || !isfinite(link->bytes_per_s) ||
+        link->bytes_per_s < 0) {
+        return CRL_FAIL(INVALID, "simulation: latency %g s, %g bytes/s, expected 0 or more",
+                        link->latency_s, link->bytes_per_s);
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status check_config(const crl_program *program, const crl_simulation_config *config) {
     for (int s = 0; s < program->stages; s++) {
-        const crl_stage_time *time = &config->stage[s];
+        const crl_stage_cost *time = &config->stage[s];
         const double parts[] = {time->forward_s, time->input_s, time->weight_s};
         for (int i = 0; i < 3; i++) {
             if (!isfinite(parts[i]) || parts[i] < 0) {
@@ -68,12 +79,8 @@ static crl_status check_config(const crl_program *program, const crl_simulation_
             }
         }
     }
-    if (!isfinite(config->latency_s) || config->latency_s < 0 || !isfinite(config->bytes_per_s) ||
-        config->bytes_per_s < 0) {
-        return CRL_FAIL(INVALID, "simulation: latency %g s, %g bytes/s, expected 0 or more",
-                        config->latency_s, config->bytes_per_s);
-    }
-    return CRL_STATUS_OK;
+    CRL_TRY(check_link(&config->link));
+    return check_link(&config->between);
 }
 
 static crl_status simulation_create(crl_simulation **out, const program_index *index) {

@@ -2,21 +2,19 @@
 /* The simulator and the grid view: what a program would take, given what its actions take. Pure. */
 #pragma once
 
+#include "engine/ir/cost.h"
 #include "engine/ir/program.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Seconds. */
-typedef struct crl_stage_time {
-    double forward_s, input_s, weight_s; /* B takes input + weight */
-} crl_stage_time;
-
 typedef struct crl_simulation_config {
-    const crl_stage_time *stage; /* (S) */
-    double latency_s;            /* of a message */
-    double bytes_per_s;          /* 0: messages take only the latency */
+    const crl_stage_cost *stage; /* (S) */
+    crl_link link;               /* of messages between positions of one node */
+    crl_link between;            /* of those between nodes; used where `node` is given */
+    const int *node;             /* (positions) the node each is on; NULL: all on one */
+    double message_s;            /* time of its own that starting or ending a message takes a position */
 } crl_simulation_config;
 
 typedef struct crl_simulation {

@@ -7,7 +7,7 @@
 /* Seconds a compute action takes; messages, REDUCE and STEP: 0. */
 static inline double action_duration(const crl_simulation_config *config,
                                      const crl_action *action) {
-    const crl_stage_time *time = &config->stage[action->stage];
+    const crl_stage_cost *time = &config->stage[action->stage];
     switch (action->kind) {
     case CRL_ACTION_FORWARD:
         return time->forward_s;

@@ -43,7 +43,7 @@ typedef struct row_writer {
 static double shortest_time(const crl_program *program, const crl_simulation_config *config) {
     double shortest = INFINITY;
     for (int s = 0; s < program->stages; s++) {
-        const crl_stage_time *time = &config->stage[s];
+        const crl_stage_cost *time = &config->stage[s];
         const double parts[] = {time->forward_s, time->input_s, time->weight_s};
         for (int i = 0; i < 3; i++) {
             if (parts[i] > 0 && parts[i] < shortest) {
@@ -185,14 +185,14 @@ crl_status crl_program_print_grid(const crl_program *program, const crl_simulati
                                   const crl_check_report *mark, int width, FILE *out) {
     crl_status status = CRL_STATUS_OK;
     crl_simulation *times = NULL;
-    crl_stage_time *uniform = NULL;
+    crl_stage_cost *uniform = NULL;
     crl_simulation_config unit = {0};
     crl_check_report verdict;
     CRL_TRY(crl_program_try_check(program, &verdict));
     if (!config) {
         CRL_TRY_OUT(crl_alloc(&uniform, (size_t)program->stages, sizeof *uniform));
         for (int s = 0; s < program->stages; s++) {
-            uniform[s] = (crl_stage_time){.forward_s = 1, .input_s = 1, .weight_s = 1};
+            uniform[s] = (crl_stage_cost){.forward_s = 1, .input_s = 1, .weight_s = 1};
         }
         unit.stage = uniform;
         config = &unit;

@@ -158,7 +158,7 @@ static void fill_in_flight(int *in_flight, const crl_layout *layout, int stages)
             crl_replica_micro_batches(r, layout->mesh.data, layout->lanes, layout->micro_batches);
         most = mine.last - mine.first > most ? mine.last - mine.first : most;
     }
-    const crl_schedule_request request = {layout->mesh.pipeline, stages, most, NULL};
+    const crl_schedule_request request = {.positions = layout->mesh.pipeline, .stages = stages, .micro_batches = most};
     for (int s = 0; s < stages; s++) {
         in_flight[s] = layout->schedule->peak_activations(&request, s);
     }
@@ -214,7 +214,7 @@ static crl_status make_plans(crl_layout *layout, const crl_registries *registrie
                                 (int)parallel->pipeline, stages, first_node, (int)parallel->data));
     CRL_TRY_OUT(crl_alloc(&layout->stage, (size_t)stages, sizeof *layout->stage));
     for (int s = 0; s < stages; s++) {
-        crl_stage_time *time = &layout->stage[s];
+        crl_stage_cost *time = &layout->stage[s];
         for (int n = layout->plan->stage[s].first; n < layout->plan->stage[s].last; n++) {
             time->forward_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_FORWARD];
             time->input_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_INPUT];
@@ -316,7 +316,7 @@ crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const
                               int micro_batches, bool forward_only) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL, *forward = NULL;
-    const crl_schedule_request request = {plan->positions, plan->stages, micro_batches, NULL};
+    const crl_schedule_request request = {.positions = plan->positions, .stages = plan->stages, .micro_batches = micro_batches};
     if (micro_batches == 0) { /* an idle replica: nothing to do, but a program has at least one */
         return crl_program_create(out, plan->positions, plan->stages, 1);
     }

@@ -28,7 +28,7 @@ typedef struct crl_layout {
     int lanes;             /* L in effect: at most the micro-batches */
     int micro_batches;     /* M of a step, training and validation */
     double *node_s;        /* (nodes × CRL_PHASES) of one micro-batch */
-    crl_stage_time *stage; /* (stages) the same by stage, for the simulator */
+    crl_stage_cost *stage; /* (stages) the same by stage, for the simulator */
     crl_partition partition;
 } crl_layout;
 

@@ -50,8 +50,12 @@ static const crl_option parallel_table[] = {
              "pipeline width: devices a replica is cut into"),
     PARALLEL(crl_option_int, data, "data", "1", 1, 65535,
              "data-parallel width: replicas of the pipeline"),
+    PARALLEL(crl_option_list, replicas, "replicas", "", 0, 0,
+             "instead of data: replicas of every pipeline position, e.g. [3, 1]"),
     PARALLEL(crl_option_int, virtual_stages, "virtual_stages", "1", 1, 1024,
-             "stages per device (schedule interleaved)"),
+             "stages per device, for schedules that take several"),
+    PARALLEL(crl_option_int, group, "group", "0", 0, 65535,
+             "micro-batches that go through the stages of a device together; 0: pipeline"),
     PARALLEL(crl_option_text, schedule, "schedule", "1f1b", 0, 0,
              "order of the micro-batches (carole info lists them)"),
     PARALLEL(crl_option_text, partitioner, "partitioner", "balance", 0, 0,
@@ -60,6 +64,9 @@ static const crl_option parallel_table[] = {
              "partitioner manual: the first node of every stage but the first, e.g. [h2.ln1]"),
     PARALLEL(crl_option_bytes, memory_limit_bytes, "memory_limit", "0", 0, 1e18,
              "of a device; 0: none"),
+    PARALLEL(crl_option_list, recompute, "recompute", "none", 0, 0,
+             "what backward makes again instead of keeping: none, selective or full; one for all, "
+             "one per stage, or layers by name, e.g. [h0=full, h1=selective]"),
     {0}};
 
 #define TRAIN(type, field, name, value, low, high, help)                                           \
@@ -88,6 +95,7 @@ static const crl_option train_table[] = {
 
 #define OPTIMIZER(type, field, name, value, low, high, help)                                       \
     ROW(type, crl_settings_optimizer, field, name, value, low, high, help)
+static const char *const validations[] = {"before", "after", NULL};
 static const char *const rate_schedules[] = {"constant", "linear", "cosine", NULL};
 static const crl_option optimizer_table[] = {
     OPTIMIZER(crl_option_text, type, "type", "adamw", 0, 0,
@@ -105,6 +113,13 @@ static const crl_option optimizer_table[] = {
     OPTIMIZER(crl_option_int, warmup_steps, "warmup_steps", "0", 0, 4e9, "linear warm-up from 0"),
     OPTIMIZER(crl_option_double, clip, "clip", "0", 0, 1e18,
               "largest global gradient norm; 0: no clipping"),
+    {.name = "validate",
+     .value = "before",
+     .help = "look at the global norm before the update, or after it, rolling back where it was "
+             "too large: the same bits, no barrier between steps, twice the weights and state",
+     .type = &crl_option_choice,
+     .offset = offsetof(crl_settings_optimizer, validate),
+     .choices = validations},
     {0}};
 
 typedef struct numerics_section {

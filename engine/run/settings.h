@@ -24,7 +24,10 @@ typedef struct crl_settings_data {
 
 typedef struct crl_settings_parallel {
     int64_t pipeline, data; /* P, D */
+    crl_text_list replicas; /* of every position, instead of `data`; empty: all `data` */
     int64_t virtual_stages; /* stages per pipeline position */
+    int64_t group;          /* micro-batches that go through a position's stages together; 0: P */
+    crl_text_list recompute; /* modes: one for all, one per stage, or "name=mode" */
     const char *schedule;
     const char *partitioner;
     crl_text_list cuts;         /* manual: names of the first node of stages 1.. */
@@ -40,12 +43,16 @@ typedef struct crl_settings_train {
     bool profile; /* balance from measured instead of analytic costs */
 } crl_settings_train;
 
+/* When the norm and the finiteness of a step's gradient are looked at. */
+typedef enum crl_validate { CRL_VALIDATE_BEFORE = 0, CRL_VALIDATE_AFTER } crl_validate;
+
 typedef struct crl_settings_optimizer {
     const char *type;
     double learning_rate, minimum_rate;
     int rate_schedule; /* crl_lr_kind */
     int64_t warmup_steps;
     double clip; /* global gradient norm; 0: none */
+    int validate; /* crl_validate */
 } crl_settings_optimizer;
 
 typedef struct crl_settings_comm {

@@ -11,9 +11,9 @@ struct simulation_deleter {
 };
 using simulation_ptr = std::unique_ptr<crl_simulation, simulation_deleter>;
 
-simulation_ptr simulate(const toy::program_ptr &program, const std::vector<crl_stage_time> &times,
+simulation_ptr simulate(const toy::program_ptr &program, const std::vector<crl_stage_cost> &times,
                         double latency = 0, double rate = 0) {
-    const crl_simulation_config config = {times.data(), latency, rate};
+    const crl_simulation_config config = {times.data(), {latency, rate}};
     crl_simulation *out = nullptr;
     EXPECT_EQ(crl_simulate(&out, program.get(), &config), CRL_STATUS_OK) << crl_error_message();
     return simulation_ptr(out);
@@ -56,7 +56,7 @@ TEST(IrSimulate, MessagesTakeLatencyAndBandwidth) {
     toy::plan_ptr plan = toy::even_plan(graph, 2, 2);
     toy::program_ptr program = toy::parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1");
     ASSERT_EQ(crl_program_add_messages(program.get(), plan.get(), 1, false), CRL_STATUS_OK);
-    const std::vector<crl_stage_time> times = {{10, 10, 10}, {10, 10, 10}};
+    const std::vector<crl_stage_cost> times = {{10, 10, 10}, {10, 10, 10}};
     simulation_ptr s = simulate(program, times, 1, 32); /* 64 bytes: 1 + 2 s */
     EXPECT_EQ(start_of(program, s, CRL_ACTION_FORWARD, 1, 0), 13);
     EXPECT_EQ(start_of(program, s, CRL_ACTION_BACKWARD, 1, 0), 23);
@@ -79,13 +79,13 @@ TEST(IrSimulate, CopiesInsideAPositionAreFree) {
 
 TEST(IrSimulate, RefusesBadProgramsAndTimes) {
     crl_simulation *out = nullptr;
-    const crl_stage_time good[] = {{1, 1, 1}}, bad[] = {{1, -1, 1}};
-    crl_simulation_config config = {good, 0, 0};
+    const crl_stage_cost good[] = {{1, 1, 1}}, bad[] = {{1, -1, 1}};
+    crl_simulation_config config = {good};
     EXPECT_EQ(crl_simulate(&out, toy::parse("0B0,0F0").get(), &config), CRL_STATUS_INVALID);
     config.stage = bad;
     EXPECT_EQ(crl_simulate(&out, toy::parse("0F0,0B0").get(), &config), CRL_STATUS_INVALID);
     EXPECT_STREQ(crl_error_message(), "simulation: stage 0 takes -1 s, expected 0 or more");
-    config = {good, -1, 0};
+    config = {good, {-1, 0}};
     EXPECT_EQ(crl_simulate(&out, toy::parse("0F0,0B0").get(), &config), CRL_STATUS_INVALID);
     EXPECT_EQ(out, nullptr);
 }
@@ -98,8 +98,8 @@ TEST(IrSimulate, TakesNoTimeWhenNothingDoes) {
 
 TEST(IrSimulate, SurvivesEveryFailedAllocation) {
     toy::program_ptr program = toy::parse("0F0,0B0\n1F0,1B0");
-    const crl_stage_time times[] = {{1, 1, 1}, {1, 1, 1}};
-    const crl_simulation_config config = {times, 0, 0};
+    const crl_stage_cost times[] = {{1, 1, 1}, {1, 1, 1}};
+    const crl_simulation_config config = {times};
     for (int64_t n = 1;; n++) {
         crl_alloc_watch watch = {};
         crl_alloc_attach(&watch);

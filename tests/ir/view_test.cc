@@ -50,7 +50,7 @@ TEST(IrView, MarksWhatTheCheckFound) {
 }
 
 TEST(IrView, ScalesByTheShortestAction) {
-    const crl_stage_time times[] = {{0.5, 1, 0.5}, {1, 1, 1}};
+    const crl_stage_cost times[] = {{0.5, 1, 0.5}, {1, 1, 1}};
     const crl_simulation_config config = {times, 0, 0};
     EXPECT_EQ(draw("0F0,0B0\n1F0,1B0", 0, &config), "  0 | F0 .. .. .. .. .. .. B0------\n"
                                                     "  1 | .. F0--- B0--------- .. .. ..\n");

@@ -59,9 +59,9 @@ template <int delay> crl_status BuildSplit(crl_program **out, const crl_schedule
 double NoBubble(const crl_schedule_request *) { return 1; }
 int AllAtOnce(const crl_schedule_request *request, int) { return request->micro_batches; }
 
-const crl_schedule split_now = {"split-now", "", false, BuildSplit<0>, NoBubble, AllAtOnce};
-const crl_schedule split_late = {"split-late", "", false, BuildSplit<2>, NoBubble, AllAtOnce};
-const crl_schedule split_last = {"split-last", "", false, BuildSplit<1000>, NoBubble, AllAtOnce};
+const crl_schedule split_now = {"split-now", "", 1, 1, nullptr, BuildSplit<0>, NoBubble, AllAtOnce, nullptr};
+const crl_schedule split_late = {"split-late", "", 1, 1, nullptr, BuildSplit<2>, NoBubble, AllAtOnce, nullptr};
+const crl_schedule split_last = {"split-last", "", 1, 1, nullptr, BuildSplit<1000>, NoBubble, AllAtOnce, nullptr};
 
 // images -> a -> b -> c -> d -> e -> head; a is read again by c's, d's and e's sums, b by e's, and one
 // value is added to itself.

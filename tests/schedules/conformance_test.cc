@@ -23,14 +23,18 @@ class SchedulesConformance : public testing::TestWithParam<const crl_schedule *>
     const crl_schedule &schedule = *GetParam();
 
     std::vector<int> virtual_widths() const {
-        return schedule.needs_virtual_stages ? std::vector<int>{2, 3, 4} : std::vector<int>{1};
+        std::vector<int> widths;
+        for (int v = schedule.least_virtual; v <= (schedule.most_virtual ? schedule.most_virtual : 4); v++) {
+            widths.push_back(v);
+        }
+        return widths;
     }
 
     template <typename Visit> void over_grid(int positions, int micro_batches, Visit visit) const {
         for (int v : virtual_widths()) {
             for (int p = 1; p <= positions; p++) {
                 for (int m = 1; m <= micro_batches; m++) {
-                    visit(crl_schedule_request{p, p * v, m, nullptr});
+                    visit(crl_schedule_request{p, p * v, m});
                 }
             }
         }
@@ -66,7 +70,7 @@ TEST_P(SchedulesConformance, BackwardsOfAStageAscend) {
         for (int p = 0; p < program->positions; p++) {
             for (int i = 0; i < program->position[p].count; i++) {
                 const crl_action &action = program->position[p].action[i];
-                ASSERT_EQ(action.stage % request.positions, p) << label(request);
+                ASSERT_EQ(crl_schedule_position(&schedule, &request, action.stage), p) << label(request);
                 ASSERT_EQ(action.micro_batch, (next[{action.stage, (int)action.kind}]++))
                     << label(request);
             }
@@ -77,14 +81,15 @@ TEST_P(SchedulesConformance, BackwardsOfAStageAscend) {
 TEST_P(SchedulesConformance, KeepsItsDeclaredBubble) {
     over_grid(16, 64, [&](const crl_schedule_request &request) {
         toy::program_ptr program = build(request);
-        std::vector<crl_stage_time> times((size_t)request.stages, crl_stage_time{1, 1, 1});
-        const crl_simulation_config config = {times.data(), 0, 0};
+        std::vector<crl_stage_cost> times((size_t)request.stages, crl_stage_cost{1, 1, 1, 1, 1});
+        crl_simulation_config config = {};
+        config.stage = times.data();
         crl_simulation *simulation = nullptr;
         ASSERT_EQ(crl_simulate(&simulation, program.get(), &config), CRL_STATUS_OK)
             << crl_error_message();
         const double declared = schedule.bubble(&request);
         EXPECT_LE(simulation->bubble, declared + 1e-9) << label(request);
-        if (!schedule.needs_virtual_stages || request.micro_batches % request.positions == 0) {
+        if (schedule.exact && schedule.exact(&request)) {
             EXPECT_NEAR(simulation->bubble, declared, 1e-9) << label(request);
         }
         crl_simulation_destroy(simulation);
@@ -108,7 +113,7 @@ TEST_P(SchedulesConformance, MessagesCannotDeadlock) {
             toy::graph_ptr graph = toy::chain(p * v);
             toy::plan_ptr plan = toy::even_plan(graph, p, p * v);
             for (int m = 1; m <= 64; m++) {
-                const crl_schedule_request request = {p, p * v, m, nullptr};
+                const crl_schedule_request request = {p, p * v, m};
                 toy::program_ptr program = build(request);
                 ASSERT_EQ(crl_program_add_messages(program.get(), plan.get(), 1, false),
                           CRL_STATUS_OK)
@@ -122,15 +127,16 @@ TEST_P(SchedulesConformance, MessagesCannotDeadlock) {
 }
 
 TEST_P(SchedulesConformance, RefusesSizesThatDoNotSuit) {
-    const int stages = schedule.needs_virtual_stages ? 8 : 4;
-    const int wide[] = {1, 1, 1, 2, 1, 1, 1, 1};
-    const crl_schedule_request bad[] = {{0, stages, 4, nullptr},
-                                        {4, 0, 4, nullptr},
-                                        {4, stages, 0, nullptr},
-                                        {4, 6, 4, nullptr},
-                                        {4, schedule.needs_virtual_stages ? 4 : 8, 4, nullptr},
-                                        {4, stages, 70000, nullptr},
-                                        {4, stages, 4, wide}};
+    const int stages = 4 * schedule.least_virtual;
+    const int empty[] = {1, 1, 0, 1};
+    const crl_schedule_request bad[] = {{0, stages, 4},
+                                        {4, 0, 4},
+                                        {4, stages, 0},
+                                        {4, 6, 4},
+                                        {4, stages, 70000},
+                                        {4, stages, 4, empty},
+                                        {4, stages, 4, nullptr, -1},
+                                        {4, stages, 4, nullptr, 0, nullptr, -1}};
     for (const crl_schedule_request &request : bad) {
         crl_program *out = nullptr;
         EXPECT_EQ(schedule.build(&out, &request), CRL_STATUS_INVALID) << label(request);

@@ -18,6 +18,7 @@ typedef struct crl_machine {
     double memory_bytes_per_s;  /* of a device's memory: what bounds element-wise work */
     double launch_s;            /* of one kernel: the least any node takes */
     crl_link within, between;   /* links of a device inside its node, and to other nodes */
+    double message_s;           /* of its own time that starting or ending a message takes */
     double price_per_hour;      /* of a device, any currency; 0: not counted */
 } crl_machine;
 

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "engine/base/arena.h"
 #include "engine/ir/recompute.h"
 
@@ -23,6 +25,8 @@ typedef struct crl_profile_unit {
     double workspace_bytes;             /* while it runs */
     double parameter_bytes;             /* as they are sent when gradients are summed */
     double state_bytes;                 /* weights, gradients and optimizer state on a device */
+    double add_s;                       /* adding its gradients of one lane to those of another */
+    double update_s;                    /* norm and optimizer of its parameters, once a step */
     double output_bytes;                /* of its result: sent where it crosses a cut */
     bool no_gradient;                   /* its result needs no gradient: it crosses one way only */
     int inputs;
@@ -37,6 +41,29 @@ typedef struct crl_profile {
     int units;
     crl_profile_unit *unit;
 } crl_profile;
+
+/* A profile of `units` units that cost nothing and have neither names nor inputs, of 1 sample of 1
+ * token, its source "". To be filled, then checked. INVALID: units < 1; NOMEM. */
+CRL_NODISCARD crl_status crl_profile_create(crl_profile **out, int units);
+/* NULL is fine. */
+void crl_profile_destroy(crl_profile *profile);
+/* Gives a unit copies of its name and of the units it reads. INVALID: no such unit; NOMEM. */
+CRL_NODISCARD crl_status crl_profile_name_unit(crl_profile *profile, int unit, const char *name,
+                                               int inputs, const int *input);
+/* The unit called `name`, or -1. */
+int crl_profile_find(const crl_profile *profile, const char *name);
+/* INVALID "profile unit x: ...": no name or a second one of that name, a number that is negative or
+ * not finite, an input that does not come before its reader or is given twice. NOMEM. */
+CRL_NODISCARD crl_status crl_profile_check(const crl_profile *profile);
+
+/* The numbers of a unit in the order files have them: one list for reader, writer and check. */
+typedef struct crl_profile_number {
+    const char *name; /* "forward", "kept", "kept.full" */
+    size_t offset;    /* of the double in crl_profile_unit */
+    bool seconds;     /* false: bytes */
+} crl_profile_number;
+/* Ends with a row whose name is NULL. */
+extern const crl_profile_number crl_profile_numbers[];
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/alloc.h"
+#include "engine/comm/agree.h"
 #include "engine/comm/collective.h"
 #include "engine/comm/comm.h"
 

@@ -166,11 +166,6 @@ crl_status small_ones_in(const crl_group &group) {
         data[(size_t)k] = lane_value(seed, group.me, k);
     }
     CRL_TRY(crl_reduce_scatter(&group, data.data(), count, scratch.data()));
-    std::vector<double> sums(5), sum_scratch((size_t)size * 5);
-    for (size_t k = 0; k < 5; k++) {
-        sums[k] = 1.0 / (group.me + 3 + (double)k);
-    }
-    CRL_TRY(crl_allreduce_f64(&group, sums.data(), 5, sum_scratch.data()));
     for (int64_t k = 0; k < count; k++) {
         const int64_t at = group.me * count + k;
         float sum = lane_value(seed, 0, at);
@@ -179,12 +174,38 @@ crl_status small_ones_in(const crl_group &group) {
         }
         COMM_CLAIM(memcmp(&sum, &data[(size_t)at], sizeof sum) == 0, "element %lld", (long long)k);
     }
-    for (size_t k = 0; k < 5; k++) {
-        double sum = 1.0 / (3 + (double)k);
-        for (int member = 1; member < size; member++) {
-            sum += 1.0 / (member + 3 + (double)k);
+    return CRL_STATUS_OK;
+}
+
+/* Two sums at once, again and again: parts that do not overlap, and whole numbers at the end. */
+crl_status agree_in(const crl_group &group) {
+    const int64_t count = 23;
+    crl_agree agree[2] = {};
+    for (int i = 0; i < 2; i++) {
+        CRL_TRY(crl_agree_init(&agree[i], &group, 3 + i, count));
+    }
+    for (int round = 0; round < 4; round++) {
+        for (int s = 0; s < 2; s++) {
+            crl_agree *a = &agree[(s + group.me) % 2]; /* an own order on every member */
+            for (int64_t k = 0; k < count; k++) {
+                a->data[k] = k % group.size == group.me ? 1.0 / (k + 3 + a->channel + round) : 0;
+            }
+            a->data[count - 1] = group.me + 1;
+            CRL_TRY(crl_agree_start(a));
+            COMM_CLAIM(group.size == 1 || crl_agree_start(a) == CRL_STATUS_INVALID, "twice");
         }
-        COMM_CLAIM(memcmp(&sum, &sums[k], sizeof sum) == 0, "double %zu", k);
+        for (crl_agree &a : agree) {
+            CRL_TRY(crl_agree_wait(&a, "a few numbers", nullptr, nullptr));
+            for (int64_t k = 0; k + 1 < count; k++) {
+                const double sum = 1.0 / (k + 3 + a.channel + round);
+                COMM_CLAIM(memcmp(&sum, &a.data[k], sizeof sum) == 0, "double %lld is %g",
+                           (long long)k, a.data[k]);
+            }
+            COMM_CLAIM(a.data[count - 1] == group.size * (group.size + 1) / 2, "numbers");
+        }
+    }
+    for (crl_agree &a : agree) {
+        crl_agree_fini(&a);
     }
     return CRL_STATUS_OK;
 }
@@ -198,10 +219,12 @@ crl_status small_collectives(crl_comm *comm) {
         }
         const crl_group group = {comm, members.data(), (int)members.size(), me, channel};
         CRL_TRY(small_ones_in(group));
+        CRL_TRY(agree_in(group));
         channel += 1 + comm->rank % 2;
     }
     const crl_group plain = {comm, nullptr, comm->ranks, comm->rank, 0};
     CRL_TRY(small_ones_in(plain));
+    CRL_TRY(agree_in(plain));
     return CRL_STATUS_OK;
 }
 

@@ -284,6 +284,29 @@ TEST(CommFaults, AllReduceNamesTheStalledMember) {
     }
 }
 
+/* Member 2 hears of the others through member 0 alone. */
+TEST(CommFaults, AgreementNamesTheStalledMember) {
+    for (int stalled = 0; stalled < 3; stalled++) {
+        gate others(2);
+        const outcome out =
+            run(&crl_transport_local, 3, short_ns, [&](crl_comm *comm) -> crl_status {
+                if (comm->rank == stalled) {
+                    others.wait();
+                    return CRL_STATUS_OK;
+                }
+                const crl_group group = {comm, nullptr, 3, comm->rank, 0};
+                double part = comm->rank;
+                const crl_status status = crl_agree_sum(&group, 0, &part, 1, "the losses");
+                others.pass_one();
+                return status;
+            });
+        EXPECT_EQ(out.status, CRL_STATUS_TIMEOUT);
+        EXPECT_TRUE(contains(out.message, " the losses ")) << out.message;
+        const std::string who = "rank " + std::to_string(stalled) + " does not answer";
+        EXPECT_TRUE(contains(out.message, who.c_str())) << out.message;
+    }
+}
+
 /* A rank that fails on its own gives its buffers back only after crl_comm_abort: nobody writes to
  * them afterwards (the sanitizers watch). */
 TEST(CommFaults, AbortWithdrawsRequests) {

@@ -38,7 +38,11 @@ static crl_status uniform_times(crl_arena *arena, crl_stage_cost **out, int stag
                                 double backward) {
     CRL_TRY(crl_arena_alloc(arena, out, (size_t)stages, sizeof **out));
     for (int s = 0; s < stages; s++)
-        (*out)[s] = (crl_stage_cost){1, backward / 2, backward / 2, 1, 1};
+        (*out)[s] = (crl_stage_cost){.forward_s = 1,
+                                     .input_s = backward / 2,
+                                     .weight_s = backward / 2,
+                                     .kept_bytes = 1,
+                                     .held_bytes = 1};
     return CRL_STATUS_OK;
 }
 
@@ -78,8 +82,7 @@ static crl_status run_show(const crl_cli *cli, crl_cli_args *args) {
     args->exit_code = CRL_EXIT_USAGE;
     CRL_TRY(crl_registry_find(&found, cli->registries->schedules, "schedule", o->schedule));
     const crl_schedule *schedule = found;
-    const int64_t width =
-        o->virtual_stages > 0 ? o->virtual_stages : schedule->least_virtual;
+    const int64_t width = o->virtual_stages > 0 ? o->virtual_stages : schedule->least_virtual;
     if (o->stages % width != 0)
         return CRL_FAIL(INVALID, "--stages is %lld, expected a multiple of --virtual, %lld",
                         (long long)o->stages, (long long)width);

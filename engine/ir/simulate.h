@@ -14,18 +14,48 @@ typedef struct crl_simulation_config {
     crl_link link;               /* of messages between positions of one node */
     crl_link between;            /* of those between nodes; used where `node` is given */
     const int *node;             /* (positions) the node each is on; NULL: all on one */
-    double message_s;            /* time of its own that starting or ending a message takes a position */
+    double message_s;  /* of its own that a position takes to start a send, and to end a receive */
+    bool shared_links; /* what a position sends leaves in turn: one begins when the last has left */
 } crl_simulation_config;
+
+/* What one position does with the makespan: the times add up to it. */
+typedef struct crl_position_times {
+    double forward_s, input_s, weight_s; /* computing; B counts as input and weight */
+    double message_s;                    /* starting and ending messages */
+    double wait_input_s;                 /* for something that is not computed yet */
+    double wait_message_s;               /* for something that is on its way */
+    double wait_send_s;                  /* for its own send, whose buffer it needs */
+    double after_s;                      /* after its last action */
+    double peak_bytes;                   /* most of kept_bytes and held_bytes at a time */
+    int peak_activations; /* most micro-batches, each of a stage, between F and B or I */
+} crl_position_times;
+
+/* A compute action of the critical path. */
+typedef struct crl_path_step {
+    int position, index;
+    double start_s, end_s;
+} crl_path_step;
 
 typedef struct crl_simulation {
     double makespan_s;
-    double *busy_s;   /* (P) */
-    double **start_s; /* (P)(actions of the position); end = start + duration */
+    double *busy_s;   /* (P) computing */
+    double **start_s; /* (P)(actions of the position) of a compute action: after waiting */
     double bubble;    /* 1 - sum busy / (P · makespan) */
+    double **end_s;   /* (P)(actions of the position) */
+    crl_position_times *position; /* (P) */
+    int64_t messages;             /* between positions */
+    /* The chain of actions that the makespan is made of, first to last: each one starts when the
+     * one before it ends, or when its result arrives. */
+    int path_steps;
+    crl_path_step *path;
 } crl_simulation;
 
-/* Times a program (with messages: their cost too; without: dependencies cost nothing). INVALID: a
- * program that the checker refuses, times below 0 or infinite; NOMEM. */
+/*
+ * Times a program. With messages, they cost what the links say. Without, every F that needs one of
+ * another position, and every B or I, gets its input in a message of the producing stage's
+ * output_bytes (gradients: of the consuming one's). INVALID: a program that the checker refuses,
+ * costs below 0 or infinite; NOMEM.
+ */
 CRL_NODISCARD crl_status crl_simulate(crl_simulation **out, const crl_program *program,
                                       const crl_simulation_config *config);
 /* NULL is fine. */

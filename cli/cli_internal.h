@@ -129,6 +129,9 @@ void crl_run_log_evaluated(crl_run_log *log, const crl_evaluation_report *report
 void crl_run_log_saved(crl_run_log *log, int64_t step, const char *path);
 CRL_NODISCARD crl_status crl_run_log_close(crl_run_log *log);
 
+/* The layout's ranks as "2 x 4" (pipeline x data), or by position "3 + 1". */
+enum { CRL_CLI_WIDTHS_BYTES = 128 };
+const char *crl_cli_widths(char text[CRL_CLI_WIDTHS_BYTES], const crl_settings *settings);
 /* "1.5 GiB" */
 const char *crl_cli_bytes(char text[32], double bytes);
 /* "12.3 ms" */

@@ -10,13 +10,14 @@ static const crl_option check_table[] = {CRL_CLI_SET_ROW(check_options, sets), {
 
 static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
     const check_options *o = args->options;
+    char widths[CRL_CLI_WIDTHS_BYTES];
     crl_settings *settings = NULL;
     CRL_TRY(crl_cli_settings(&settings, cli, args, &o->sets));
     crl_layout *layout = NULL;
     const crl_status status = crl_cli_layout(&layout, cli, args, settings, NULL);
     if (status == CRL_STATUS_OK)
-        printf("%s: valid: model %s, %lld x %lld ranks\n", args->argument[0], settings->model_type,
-               (long long)settings->parallel.pipeline, (long long)settings->parallel.data);
+        printf("%s: valid: model %s, %s ranks\n", args->argument[0], settings->model_type,
+               crl_cli_widths(widths, settings));
     crl_layout_destroy(layout);
     crl_settings_destroy(settings);
     return status;

@@ -103,8 +103,14 @@ static bool has_mpi(const crl_cli *cli) {
     return false;
 }
 
+static const char *widths_keys(const crl_settings *settings) {
+    return settings->parallel.widths ? "parallel.replicas"
+                                     : "parallel.pipeline x parallel.data";
+}
+
 static crl_status check_start(const crl_cli *cli, const crl_settings *settings, int64_t np) {
-    const int64_t needed = settings->parallel.pipeline * settings->parallel.data;
+    char text[CRL_CLI_WIDTHS_BYTES];
+    const int64_t needed = crl_settings_ranks(settings);
     if (cli->ranks > 1 && strcmp(settings->comm.transport, "mpi") != 0)
         return CRL_FAIL(INVALID,
                         "transport '%s' runs all ranks in one process, but this is one of %d that "
@@ -112,16 +118,14 @@ static crl_status check_start(const crl_cli *cli, const crl_settings *settings, 
                         settings->comm.transport, cli->ranks);
     if (cli->ranks > 1 && cli->ranks != needed)
         return CRL_FAIL(INVALID,
-                        "layout needs %lld x %lld = %lld ranks (parallel.pipeline x "
-                        "parallel.data), mpirun started %d",
-                        (long long)settings->parallel.pipeline, (long long)settings->parallel.data,
-                        (long long)needed, cli->ranks);
+                        "layout needs %s = %lld ranks (%s), mpirun started %d",
+                        crl_cli_widths(text, settings), (long long)needed,
+                        widths_keys(settings), cli->ranks);
     if (np > 0 && np != needed)
         return CRL_FAIL(INVALID,
-                        "--np is %lld, but the layout needs %lld x %lld = %lld ranks "
-                        "(parallel.pipeline x parallel.data)",
-                        (long long)np, (long long)settings->parallel.pipeline,
-                        (long long)settings->parallel.data, (long long)needed);
+                        "--np is %lld, but the layout needs %s = %lld ranks (%s)", (long long)np,
+                        crl_cli_widths(text, settings), (long long)needed,
+                        widths_keys(settings));
     return CRL_STATUS_OK;
 }
 
@@ -142,7 +146,7 @@ crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *ar
     crl_layout *layout = NULL;
     crl_program *program = NULL;
     CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
-    CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan, 1, false));
+    CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan, 0, false));
     *out = layout;
     layout = NULL;
 out:
@@ -183,7 +187,7 @@ crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *ar
     CRL_TRY_OUT(check_start(cli, settings, launch->np));
     CRL_TRY_OUT(check_layout(cli, args, settings));
     args->exit_code = CRL_EXIT_FAILURE;
-    const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
+    const int64_t ranks = crl_settings_ranks(settings);
     if (cli->ranks == 1 && ranks > 1 && strcmp(settings->comm.transport, "mpi") == 0)
         CRL_TRY_OUT(become_mpirun(cli, args, (int)ranks));
     *out = settings;

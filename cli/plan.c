@@ -88,7 +88,7 @@ static crl_status print_memory(const crl_layout *layout, crl_memory_report *most
            "     total\n");
     for (int position = 0; position < layout->mesh.pipeline; position++) {
         crl_memory_report before = {0};
-        for (int replica = 0; replica < layout->mesh.data; replica++) {
+        for (int replica = 0; replica < layout->widths[position]; replica++) {
             const int rank = crl_mesh_rank(
                 &layout->mesh, (crl_coordinates){.position = position, .replica = replica});
             crl_memory_report report = {0};
@@ -104,11 +104,13 @@ static crl_status print_memory(const crl_layout *layout, crl_memory_report *most
 }
 
 static void print_ranks(const crl_mesh *mesh) {
-    printf("\nranks by replica (down) and pipeline position (across)\n");
-    for (int replica = 0; replica < mesh->data; replica++) {
-        for (int position = 0; position < mesh->pipeline; position++)
-            printf(" %4d", crl_mesh_rank(
-                               mesh, (crl_coordinates){.position = position, .replica = replica}));
+    printf("\nranks by pipeline (down) and position (across)\n");
+    for (int pipeline = 0; pipeline < mesh->data; pipeline++) {
+        for (int position = 0; position < mesh->pipeline; position++) {
+            for (int row = mesh->first_row[position]; row < mesh->first_row[position + 1]; row++)
+                printf("%s%4d", row > mesh->first_row[position] ? "," : " ",
+                       crl_mesh_rank_of_row(mesh, pipeline, row));
+        }
         printf("\n");
     }
 }
@@ -121,19 +123,18 @@ static int grid_columns(void) {
 }
 
 static crl_status print_pipeline(const crl_layout *layout) {
-    const crl_range range =
-        crl_replica_micro_batches(0, layout->mesh.data, layout->lanes, layout->micro_batches);
+    const crl_range range = crl_layout_pipeline(layout, 0);
     const int micro_batches = range.last - range.first;
     crl_program *program = NULL;
     crl_simulation *simulation = NULL;
     crl_status status = CRL_STATUS_OK;
-    CRL_TRY(crl_layout_program(&program, layout, layout->plan, micro_batches, false));
+    CRL_TRY(crl_layout_program(&program, layout, layout->plan, 0, false));
     const crl_simulation_config config = {.stage = layout->stage};
     CRL_TRY_OUT(crl_simulate(&simulation, program, &config));
     char time[32];
-    printf("\npipeline of replica 0: schedule %s, %d micro-batches, %s of computing, predicted "
+    printf("\npipeline 0: schedule %s, %d micro-batches, %s of computing, predicted "
            "bubble %.1f %%\n",
-           layout->schedule->name, micro_batches, crl_cli_seconds(time, simulation->makespan_s),
+           layout->settings->parallel.schedule, micro_batches, crl_cli_seconds(time, simulation->makespan_s),
            100 * simulation->bubble);
     CRL_TRY_OUT(crl_program_print_grid(program, &config, NULL, grid_columns(), stdout));
 out:
@@ -144,11 +145,11 @@ out:
 
 static void print_head(const crl_layout *layout) {
     const crl_settings *settings = layout->settings;
-    char parameters[32];
-    printf("model %s: %d nodes, %s parameters; %d pipeline x %d data = %d ranks\n",
+    char parameters[32], widths[CRL_CLI_WIDTHS_BYTES];
+    printf("model %s: %d nodes, %s parameters; %s = %lld ranks\n",
            settings->model_type, layout->graph->nodes,
            crl_cli_count(parameters, (double)crl_graph_param_elements(layout->graph)),
-           layout->mesh.pipeline, layout->mesh.data, layout->mesh.pipeline * layout->mesh.data);
+           crl_cli_widths(widths, settings), (long long)crl_settings_ranks(settings));
     printf("global batch %lld in %d micro-batches of %lld, %d lanes; partitioner %s\n\n",
            (long long)settings->train.global_batch, layout->micro_batches,
            (long long)settings->train.micro_batch, layout->lanes, settings->parallel.partitioner);

@@ -58,14 +58,14 @@ static const char *plural(int64_t count, const char *ending) {
 }
 
 void crl_progress_started(crl_progress *progress, const crl_run_report *report) {
-    char parameters[32], peak[32];
-    const crl_mesh *mesh = &report->layout->mesh;
+    char parameters[32], peak[32], widths[CRL_CLI_WIDTHS_BYTES];
+    const crl_settings *settings = report->layout->settings;
     fprintf(progress->out,
-            "%s parameters, %d rank%s (%d pipeline x %d data) of %d thread%s over %s, schedule %s, "
+            "%s parameters, %d rank%s (%s) of %d thread%s over %s, schedule %s, "
             "%d micro-batch%s in %d lane%s\n",
             crl_cli_count(parameters, (double)report->parameters), report->ranks,
-            plural(report->ranks, "s"), mesh->pipeline, mesh->data, report->threads,
-            plural(report->threads, "s"), report->transport, report->layout->schedule->name,
+            plural(report->ranks, "s"), crl_cli_widths(widths, settings), report->threads,
+            plural(report->threads, "s"), report->transport, settings->parallel.schedule,
             report->layout->micro_batches, plural(report->layout->micro_batches, "es"),
             report->layout->lanes, plural(report->layout->lanes, "s"));
     fprintf(progress->out,

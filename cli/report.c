@@ -66,3 +66,16 @@ const char *crl_cli_count(char text[32], double count) {
     snprintf(text, 32, "%.*f%s", u == 0 ? 0 : 2, count, unit[u]);
     return text;
 }
+
+const char *crl_cli_widths(char text[CRL_CLI_WIDTHS_BYTES], const crl_settings *settings) {
+    size_t used = 0;
+    if (!settings->parallel.widths) {
+        snprintf(text, CRL_CLI_WIDTHS_BYTES, "%lld x %lld", (long long)settings->parallel.pipeline,
+                 (long long)settings->parallel.data);
+        return text;
+    }
+    for (int p = 0; p < (int)settings->parallel.pipeline && used < CRL_CLI_WIDTHS_BYTES; p++)
+        used += (size_t)snprintf(text + used, CRL_CLI_WIDTHS_BYTES - used, "%s%d",
+                                 p > 0 ? " + " : "", settings->parallel.widths[p]);
+    return text;
+}

@@ -34,13 +34,15 @@ void crl_run_log_started(crl_run_log *log, const crl_run_report *report) {
         log->failed = true;
         return;
     }
-    const crl_mesh *mesh = &report->layout->mesh;
+    char widths[CRL_CLI_WIDTHS_BYTES];
+    const crl_settings *settings = report->layout->settings;
     write_line(
         log,
-        json_pack("{s:s,s:I,s:i,s:i,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:s?}", "event",
+        json_pack("{s:s,s:I,s:i,s:i,s:s,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:s?}", "event",
                   "start", "parameters", (json_int_t)report->parameters, "ranks", report->ranks,
-                  "pipeline", mesh->pipeline, "data", mesh->data, "threads", report->threads,
-                  "transport", report->transport, "schedule", report->layout->schedule->name,
+                  "pipeline", report->layout->mesh.pipeline, "layout",
+                  crl_cli_widths(widths, settings), "threads", report->threads, "transport",
+                  report->transport, "schedule", settings->parallel.schedule,
                   "micro_batches", report->layout->micro_batches, "lanes", report->layout->lanes,
                   "first_step", (json_int_t)report->first_step, "steps", (json_int_t)report->steps,
                   "train_samples", (json_int_t)report->train_samples, "validation_samples",

@@ -12,29 +12,63 @@
 
 #include "engine/base/alloc.h"
 
-static crl_status check_cuts(const crl_graph *graph, int positions, int stages,
-                             const int *first_node) {
-    if (positions < 1 || stages < 1) {
-        return CRL_FAIL(INVALID, "plan: %d stages on %d positions, expected 1 or more", stages,
-                        positions);
-    }
-    if (stages % positions != 0) {
-        return CRL_FAIL(INVALID, "plan: %d stages on %d positions, expected a multiple", stages,
-                        positions);
-    }
-    if (stages > graph->nodes) {
+static crl_status check_cuts(const crl_plan_config *config) {
+    const int stages = config->stages, nodes = config->graph->nodes;
+    const int *first_node = config->first_node;
+    if (stages > nodes) {
         return CRL_FAIL(INVALID, "plan: %d stages for %d nodes, every stage needs one", stages,
-                        graph->nodes);
+                        nodes);
     }
     if (first_node[0] != 0) {
         return CRL_FAIL(INVALID, "plan: stage 0 begins at node %d, expected 0", first_node[0]);
     }
     for (int s = 1; s < stages; s++) {
-        if (first_node[s] <= first_node[s - 1] || first_node[s] >= graph->nodes) {
+        if (first_node[s] <= first_node[s - 1] || first_node[s] >= nodes) {
             return CRL_FAIL(INVALID,
                             "plan: stage %d begins at node %d, expected more than %d and less "
                             "than %d",
-                            s, first_node[s], first_node[s - 1], graph->nodes);
+                            s, first_node[s], first_node[s - 1], nodes);
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+static int position_of(const crl_plan_config *config, int stage) {
+    return config->position ? config->position[stage] : stage % config->positions;
+}
+
+static bool has_stage(const crl_plan_config *config, int position) {
+    for (int s = 0; s < config->stages; s++) {
+        if (position_of(config, s) == position) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static crl_status check_positions(const crl_plan_config *config) {
+    const int positions = config->positions, stages = config->stages;
+    if (positions < 1 || stages < 1) {
+        return CRL_FAIL(INVALID, "plan: %d stages on %d positions, expected 1 or more", stages,
+                        positions);
+    }
+    if (!config->position && stages % positions != 0) {
+        return CRL_FAIL(INVALID, "plan: %d stages on %d positions, expected a multiple", stages,
+                        positions);
+    }
+    for (int s = 0; s < stages; s++) {
+        if (position_of(config, s) < 0 || position_of(config, s) >= positions) {
+            return CRL_FAIL(INVALID, "plan: stage %d on position %d, expected less than %d", s,
+                            position_of(config, s), positions);
+        }
+    }
+    for (int p = 0; p < positions; p++) {
+        if (!has_stage(config, p)) {
+            return CRL_FAIL(INVALID, "plan: position %d has no stage", p);
+        }
+        if (config->widths && config->widths[p] < 1) {
+            return CRL_FAIL(INVALID, "plan: position %d has %d replicas, expected 1 or more", p,
+                            config->widths[p]);
         }
     }
     return CRL_STATUS_OK;
@@ -118,24 +152,23 @@ static crl_status add_edges(crl_plan *plan) {
     return CRL_STATUS_OK;
 }
 
-crl_status crl_plan_create(crl_plan **out, const crl_graph *graph, int positions, int stages,
-                           const int *first_node, int replicas) {
+crl_status crl_plan_create(crl_plan **out, const crl_plan_config *config) {
     crl_status status = CRL_STATUS_OK;
     crl_plan *plan = NULL;
-    CRL_TRY(check_cuts(graph, positions, stages, first_node));
-    if (replicas < 1) {
-        return CRL_FAIL(INVALID, "plan: %d replicas, expected 1 or more", replicas);
-    }
+    CRL_TRY(check_positions(config));
+    CRL_TRY(check_cuts(config));
     CRL_TRY(crl_alloc(&plan, 1, sizeof *plan));
-    plan->graph = graph;
-    plan->positions = positions;
-    plan->stages = stages;
-    CRL_TRY_OUT(crl_alloc(&plan->stage, (size_t)stages, sizeof *plan->stage));
-    for (int s = 0; s < stages; s++) {
-        plan->stage[s] = (crl_stage){.first = first_node[s],
-                                     .last = s + 1 < stages ? first_node[s + 1] : graph->nodes,
-                                     .replicas = replicas,
-                                     .position = s % positions};
+    plan->graph = config->graph;
+    plan->positions = config->positions;
+    plan->stages = config->stages;
+    CRL_TRY_OUT(crl_alloc(&plan->stage, (size_t)config->stages, sizeof *plan->stage));
+    for (int s = 0; s < config->stages; s++) {
+        const int position = position_of(config, s);
+        plan->stage[s] = (crl_stage){
+            .first = config->first_node[s],
+            .last = s + 1 < config->stages ? config->first_node[s + 1] : config->graph->nodes,
+            .replicas = config->widths ? config->widths[position] : 1,
+            .position = position};
     }
     CRL_TRY_OUT(add_edges(plan));
     *out = plan;

@@ -38,10 +38,16 @@ typedef struct crl_plan {
     crl_edge *edge; /* ascending by (from, to, value) */
 } crl_plan;
 
-/* `first_node[s]` begins stage s; stage s sits on position s % positions. INVALID: empty stage,
- * stages not a multiple of positions, cuts out of order. `graph` must outlive the plan. */
-CRL_NODISCARD crl_status crl_plan_create(crl_plan **out, const crl_graph *graph, int positions,
-                                         int stages, const int *first_node, int replicas);
+typedef struct crl_plan_config {
+    const crl_graph *graph; /* lent; must outlive the plan */
+    int positions, stages;
+    const int *first_node; /* (S) begins stage s */
+    const int *position;   /* (S) of each stage; NULL: s mod P, and S a multiple of P */
+    const int *widths;     /* (P) replicas of each position in the whole job; NULL: 1 each */
+} crl_plan_config;
+
+/* INVALID: empty stage, cuts out of order, a position without a stage or without replicas. */
+CRL_NODISCARD crl_status crl_plan_create(crl_plan **out, const crl_plan_config *config);
 /* NULL is fine. */
 void crl_plan_destroy(crl_plan *plan);
 /* The stage that holds `node`. */

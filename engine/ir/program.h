@@ -54,6 +54,7 @@ typedef struct crl_action_list {
 typedef struct crl_program {
     int positions, stages, micro_batches;
     crl_action_list *position; /* (positions) */
+    bool dealt;                /* a position's replicas have a list each: see crl_program_deal */
     int messages;
     crl_message *message;
 } crl_program;
@@ -80,6 +81,23 @@ typedef enum crl_verdict {
     CRL_VERDICT_DEADLOCK
 } crl_verdict;
 
+/*
+ * Deals the lists of a schedule out to the replicas of its positions. Position p becomes the lists
+ * ("rows") first_row[p] .. first_row[p+1]-1 of the program; row r runs the micro-batches
+ * [micro_batch[r].first, .last), and the rows of a position cover 0..M-1 in order. The schedule's
+ * i-th micro-batch becomes the i-th of an order that takes from the replicas of the widest position
+ * in turn, in proportion to what they have, so that all of them are busy at once and narrow
+ * positions serve them evenly. Leaving out actions neither delays nor blocks others: what was valid
+ * stays so. One row each: nothing changes. INVALID: ranges that do not cover; NOMEM.
+ */
+CRL_NODISCARD crl_status crl_program_deal(crl_program *program,
+                                          const int *first_row,           /* (P + 1) */
+                                          const crl_range *micro_batch); /* (rows) */
+
+/* That order alone: the i-th micro-batch of a dealt schedule. (M) */
+CRL_NODISCARD crl_status crl_program_deal_order(int *order, int positions, const int *first_row,
+                                                const crl_range *micro_batch, int micro_batches);
+
 /* What the checker found: the action it stumbled on, and why, in one line. */
 typedef struct crl_check_report {
     crl_verdict verdict;
@@ -88,7 +106,8 @@ typedef struct crl_check_report {
 } crl_check_report;
 
 /*
- * Invalid: an action missing, twice, on two positions, B beside I/W. Deadlock: some action can
+ * Invalid: an action missing, twice, a stage on two positions (of a dealt program: a micro-batch of
+ * a stage on two), B beside I/W. Deadlock: some action can
  * never run, given F(s) after F(s-1), B/I(s) after F(s) and B/I(s+1), W after I, and each
  * position's order; when the program has messages, additionally with every send a rendezvous:
  * WAIT_SEND and WAIT_RECV complete only when both SEND and RECV have been reached.

@@ -19,7 +19,7 @@ typedef struct checker {
     const crl_program *program;
     program_index index;
     crl_check_report *report;
-    int *home;    /* (stages) position that runs the stage, or -1 */
+    int *home;    /* (stages; dealt: stages x micro-batches) position that runs it, or -1 */
     int *reached; /* (positions) */
 } checker;
 
@@ -56,8 +56,12 @@ static bool is_forward_only(const crl_program *program) {
 }
 
 static bool missing(checker *self, int stage, const char *action, int micro_batch) {
-    return found(self, CRL_VERDICT_INVALID, self->home[stage], -1, "%d%s%d is missing", stage,
-                 action, micro_batch);
+    const int home = self->program->dealt
+                         ? self->home[(size_t)stage * (size_t)self->program->micro_batches +
+                                      (size_t)micro_batch]
+                         : self->home[stage];
+    return found(self, CRL_VERDICT_INVALID, home, -1, "%d%s%d is missing", stage, action,
+                 micro_batch);
 }
 
 /* One micro-batch of one stage: F, and B or both of I and W. */
@@ -85,20 +89,27 @@ static bool check_parts(checker *self, int stage, int micro_batch, bool forward_
     return backward < 0 && weight < 0 && missing(self, stage, "W", micro_batch);
 }
 
-/* Weights live in one place. */
+/* Weights live in one place; of a dealt program, what a micro-batch leaves in a stage does. */
 static bool check_homes(checker *self) {
     const crl_program *program = self->program;
-    memset(self->home, 0xff, (size_t)program->stages * sizeof *self->home);
+    const int cells = program->dealt ? program->micro_batches : 1;
+    memset(self->home, 0xff, (size_t)program->stages * (size_t)cells * sizeof *self->home);
     for (int p = 0; p < program->positions; p++) {
         const crl_action_list *list = &program->position[p];
         for (int i = 0; i < list->count; i++) {
-            int *home = &self->home[list->action[i].stage];
+            const crl_action *action = &list->action[i];
+            if (program->dealt && action->micro_batch < 0) {
+                continue;
+            }
+            int *home = &self->home[(size_t)action->stage * (size_t)cells +
+                                    (size_t)(program->dealt ? action->micro_batch : 0)];
             if (*home >= 0 && *home != p) {
                 char text[ACTION_TEXT_BYTES];
                 return found(self, CRL_VERDICT_INVALID, p, i,
-                             "%s on position %d, but stage %d is on position %d",
-                             crl_program_action_text(program, &list->action[i], text), p,
-                             list->action[i].stage, *home);
+                             "%s on position %d, but %s %d is on position %d",
+                             crl_program_action_text(program, action, text), p,
+                             program->dealt ? "micro-batch" : "stage",
+                             program->dealt ? action->micro_batch : action->stage, *home);
             }
             *home = p;
         }
@@ -301,7 +312,9 @@ crl_status crl_program_try_check(const crl_program *program, crl_check_report *r
         return CRL_STATUS_OK;
     }
     CRL_TRY_OUT(status);
-    CRL_TRY_OUT(crl_alloc(&self.home, (size_t)program->stages, sizeof *self.home));
+    const size_t homes =
+        (size_t)program->stages * (program->dealt ? (size_t)program->micro_batches : 1);
+    CRL_TRY_OUT(crl_alloc(&self.home, homes, sizeof *self.home));
     CRL_TRY_OUT(crl_alloc(&self.reached, (size_t)program->positions, sizeof *self.reached));
     CRL_TRY_OUT(run_checks(&self));
 out:

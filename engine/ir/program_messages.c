@@ -15,6 +15,8 @@
  */
 #include "engine/ir/program_internal.h"
 
+#include <string.h>
+
 #include "engine/base/alloc.h"
 
 enum { GROUP_FORWARD = 0, GROUP_BACKWARD, GROUPS };
@@ -31,13 +33,15 @@ typedef struct inserter {
     crl_program *target;
     int window;
     bool forward_only;
+    int *home;                  /* (stages x M) list that runs F */
     int *base;                  /* (edges) first message of the edge */
     int *slice_to, *slice_from; /* (stages + 1) of the lists below */
     int *list_to, *list_from;   /* (edges) edge numbers grouped by their ends */
     bool *open;                 /* (messages) started, not waited for */
     int *order;                 /* (GROUPS x stages x M) */
     send_queue *queue;          /* (GROUPS x stages) */
-    int *weights_left;          /* (stages) B or W still to come */
+    int *weights_left;          /* (stages) B or W still to come on the list under way */
+    bool *here;                 /* (stages) it has some of the stage */
 } inserter;
 
 static bool is_weight_part(crl_action_kind kind) {
@@ -59,8 +63,9 @@ static void group_edges(const crl_plan *plan, bool by_to, int *slice, int *list)
 
 static crl_message message_make(const inserter *self, int edge, bool gradient, int micro_batch) {
     const crl_edge *item = &self->plan->edge[edge];
-    const int lower = self->plan->stage[item->from].position;
-    const int upper = self->plan->stage[item->to].position;
+    const int *home = self->home + micro_batch;
+    const int lower = home[item->from * self->source->micro_batches];
+    const int upper = home[item->to * self->source->micro_batches];
     return (crl_message){.edge = edge,
                          .gradient = gradient,
                          .micro_batch = micro_batch,
@@ -227,8 +232,18 @@ static crl_status emit_compute(inserter *self, int position, const crl_action *a
     return CRL_STATUS_OK;
 }
 
+static void begin_position(inserter *self, const crl_action_list *list) {
+    memset(self->weights_left, 0, (size_t)self->plan->stages * sizeof *self->weights_left);
+    memset(self->here, 0, (size_t)self->plan->stages * sizeof *self->here);
+    for (int i = 0; i < list->count; i++) {
+        self->weights_left[list->action[i].stage] += is_weight_part(list->action[i].kind);
+        self->here[list->action[i].stage] = true;
+    }
+}
+
 static crl_status emit_position(inserter *self, int position) {
     const crl_action_list *list = &self->source->position[position];
+    begin_position(self, list);
     for (int i = 0; i < list->count; i++) {
         if (i == 0) {
             CRL_TRY(post_receives(self, position, &list->action[i]));
@@ -238,16 +253,27 @@ static crl_status emit_position(inserter *self, int position) {
         }
         CRL_TRY(emit_compute(self, position, &list->action[i]));
     }
-    for (int s = position; s < self->plan->stages; s += self->plan->positions) {
+    for (int s = 0; s < self->plan->stages; s++) {
         CRL_TRY(drain(self, position, GROUP_FORWARD, s, 0));
         CRL_TRY(drain(self, position, GROUP_BACKWARD, s, 0));
     }
-    for (int s = position; s < self->plan->stages && !self->forward_only;
-         s += self->plan->positions) {
+    for (int s = 0; s < self->plan->stages && !self->forward_only; s++) {
         const crl_action step = {.stage = s, .micro_batch = -1};
-        CRL_TRY(emit(self, position, CRL_ACTION_STEP, &step, -1));
+        if (self->here[s]) {
+            CRL_TRY(emit(self, position, CRL_ACTION_STEP, &step, -1));
+        }
     }
     return CRL_STATUS_OK;
+}
+
+static void find_homes(inserter *self) {
+    for (int p = 0; p < self->source->positions; p++) {
+        const crl_action_list *list = &self->source->position[p];
+        for (int i = 0; i < list->count; i++) {
+            self->home[list->action[i].stage * self->source->micro_batches +
+                       list->action[i].micro_batch] = p;
+        }
+    }
 }
 
 static crl_status inserter_init(inserter *self) {
@@ -255,6 +281,10 @@ static crl_status inserter_init(inserter *self) {
     const size_t micro_batches = (size_t)self->source->micro_batches;
     CRL_TRY(crl_program_create(&self->target, self->source->positions, self->source->stages,
                                self->source->micro_batches));
+    self->target->dealt = self->source->dealt;
+    CRL_TRY(crl_alloc(&self->home, stages * micro_batches, sizeof *self->home));
+    CRL_TRY(crl_alloc(&self->here, stages, sizeof *self->here));
+    find_homes(self);
     CRL_TRY(crl_alloc(&self->base, edges, sizeof *self->base));
     CRL_TRY(crl_alloc(&self->slice_to, stages + 1, sizeof *self->slice_to));
     CRL_TRY(crl_alloc(&self->slice_from, stages + 1, sizeof *self->slice_from));
@@ -270,17 +300,13 @@ static crl_status inserter_init(inserter *self) {
     for (size_t i = 0; i < GROUPS * stages; i++) {
         self->queue[i].micro_batch = self->order + i * micro_batches;
     }
-    for (int p = 0; p < self->source->positions; p++) {
-        const crl_action_list *list = &self->source->position[p];
-        for (int i = 0; i < list->count; i++) {
-            self->weights_left[list->action[i].stage] += is_weight_part(list->action[i].kind);
-        }
-    }
     return CRL_STATUS_OK;
 }
 
 static void inserter_fini(inserter *self) {
     crl_program_destroy(self->target);
+    crl_free(self->home);
+    crl_free(self->here);
     crl_free(self->base);
     crl_free(self->slice_to);
     crl_free(self->slice_from);
@@ -315,7 +341,8 @@ out:
 
 static crl_status check_action(const crl_program *program, const crl_plan *plan, int position,
                                const crl_action *action, bool forward_only) {
-    const int planned = plan->stage[action->stage].position;
+    const int planned =
+        program->dealt ? position : plan->stage[action->stage].position; /* lists are rows */
     char text[ACTION_TEXT_BYTES];
     if (!is_compute(action->kind)) {
         return CRL_FAIL(INVALID, "program: has %s already",
@@ -335,7 +362,8 @@ static crl_status check_action(const crl_program *program, const crl_plan *plan,
 
 static crl_status check_request(const crl_program *program, const crl_plan *plan,
                                 bool forward_only) {
-    if (program->positions != plan->positions || program->stages != plan->stages) {
+    if ((program->positions != plan->positions && !program->dealt) ||
+        program->stages != plan->stages) {
         return CRL_FAIL(INVALID, "program: %d stages on %d positions, the plan has %d stages on %d",
                         program->stages, program->positions, plan->stages, plan->positions);
     }

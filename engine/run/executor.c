@@ -10,8 +10,8 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static bool is_split(const crl_program *program, int position, int stage) {
-    const crl_action_list *list = &program->position[position];
+static bool is_split(const crl_program *program, int row, int stage) {
+    const crl_action_list *list = &program->position[row];
     for (int i = 0; i < list->count; i++) {
         if (list->action[i].stage == stage && list->action[i].kind == CRL_ACTION_WEIGHT) {
             return true;
@@ -49,7 +49,7 @@ static crl_status create_stages(crl_executor *x) {
         local->stage = s;
         x->local_of_stage[s] = x->locals++;
         CRL_TRY(crl_stage_layout_create(&local->layout, plan, s, training,
-                                        is_split(x->config.program, x->config.position, s)));
+                                        is_split(x->config.program, x->row, s)));
         CRL_TRY(prepare_nodes(x, local->layout->first, local->layout->last, scratch));
         size_t forward_bytes, backward_bytes;
         CRL_TRY(crl_size_add(&forward_bytes, local->layout->forward_bytes,
@@ -102,7 +102,7 @@ static int count_lifetimes(const crl_executor *x, int *base) {
 
 static crl_status plan_activations(crl_executor *x) {
     crl_status status = CRL_STATUS_OK;
-    const crl_action_list *list = &x->config.program->position[x->config.position];
+    const crl_action_list *list = &x->config.program->position[x->row];
     crl_lifetime *life = NULL;
     int *base = NULL;
     CRL_TRY_OUT(crl_alloc(&base, (size_t)x->locals, sizeof *base));
@@ -160,6 +160,8 @@ crl_status crl_executor_create(crl_executor **out, const crl_executor_config *co
     crl_executor *x = NULL;
     CRL_TRY_OUT(crl_alloc(&x, 1, sizeof *x));
     x->config = *config;
+    x->row = crl_mesh_row(config->mesh, config->position, config->replica);
+    x->pipeline = crl_mesh_pipeline(config->mesh, config->position, config->replica);
     const size_t stages = (size_t)config->plan->stages;
     CRL_TRY_OUT(crl_alloc(&x->local, stages, sizeof *x->local));
     CRL_TRY_OUT(crl_alloc(&x->local_of_stage, stages, sizeof(int)));

@@ -25,7 +25,8 @@ typedef struct crl_executor_config {
     crl_grad_sync *sync; /* NULL: forward only */
     const crl_mesh *mesh;
     int position, replica;
-    int first_micro_batch; /* of this replica in the whole step */
+    int first_micro_batch; /* of this pipeline in the whole step */
+    int first_own;         /* of this replica in its pipeline: fields and losses begin there */
 } crl_executor_config;
 
 /* Prepares the layers of this position's stages and plans memory; needs no other rank.

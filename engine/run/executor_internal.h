@@ -14,6 +14,7 @@ typedef struct crl_local_stage {
 struct crl_executor {
     crl_executor_config config;
     crl_comm *comm;
+    int row, pipeline; /* of the program that this rank runs, and which pipeline it is of */
     int locals;
     crl_local_stage *local;
     int *local_of_stage; /* (stages) index into local; -1: elsewhere */

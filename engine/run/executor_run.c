@@ -14,7 +14,7 @@ typedef struct action_call {
     crl_executor *x;
     crl_executor_step *step;
     const crl_local_stage *local;
-    int micro_batch; /* of this replica */
+    int micro_batch; /* of this pipeline */
     char *scratch;
 } action_call;
 
@@ -35,7 +35,7 @@ static const void *locate_value(const action_call *a, int value) {
     if (place.block == CRL_BLOCK_FIELD) {
         const size_t bytes = a->x->config.plan->graph->value[value].bytes;
         const char *base = a->step->field[a->x->field_of_value[value]];
-        return base + bytes * (size_t)a->micro_batch;
+        return base + bytes * (size_t)(a->micro_batch - a->x->config.first_own);
     }
     return locate(a->x, a->local, a->micro_batch, place);
 }
@@ -48,7 +48,7 @@ static crl_layer_call begin_call(const action_call *a, int n) {
                            .state = a->x->node_state[n],
                            .kernels = a->x->config.kernels,
                            .scratch = a->scratch,
-                           .loss = node->layer->is_loss ? &a->step->loss[a->micro_batch] : NULL};
+                           .loss = node->layer->is_loss ? &a->step->loss[a->micro_batch - a->x->config.first_own] : NULL};
     call.at = (crl_call_position){a->step->seed,
                                   a->step->step,
                                   (uint32_t)n,
@@ -279,9 +279,8 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
     if (waiting) {
         return wait_message(x, action, request);
     }
-    const int peer =
-        crl_mesh_rank(x->config.mesh, (crl_coordinates){sending ? message->to : message->from,
-                                                        x->config.replica, 0});
+    const int peer = crl_mesh_rank_of_row(x->config.mesh, x->pipeline,
+                                          sending ? message->to : message->from);
     void *buffer = message_buffer(x, message, action->stage);
     const int tag = CRL_TAG_ACTION | action->message;
     x->watched = request;
@@ -290,7 +289,7 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
 }
 
 crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
-    const crl_action_list *list = &x->config.program->position[x->config.position];
+    const crl_action_list *list = &x->config.program->position[x->row];
     const int64_t begin_ns = crl_clock_ns();
     step->busy_ns = 0;
     x->watched = NULL;

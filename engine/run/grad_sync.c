@@ -28,12 +28,6 @@ typedef struct flight {
     crl_lane_node node[CRL_MAX_LANE_NODES];
 } flight;
 
-/* Lanes of one use that are complete. */
-typedef struct use_state {
-    int nodes, lanes_done;
-    crl_lane_node node[CRL_MAX_LANE_NODES];
-} use_state;
-
 /* One use of a tied parameter as this rank sees it. */
 typedef struct tied_use {
     int param, use;
@@ -46,8 +40,9 @@ typedef struct tied_use {
 struct crl_grad_sync {
     crl_grad_sync_config config;
     crl_comm *comm;
-    crl_range lanes, micro_batches; /* of this replica, in the whole step */
-    use_state *use;
+    crl_range lanes; /* of this replica, in the whole step */
+    int width;       /* replicas of this position */
+    int *lanes_left; /* (uses) that are not complete */
     const float **gradient; /* (params) where the complete sum of each will be; NULL: not here */
     int buckets, next;
     bucket *bucket;
@@ -133,7 +128,7 @@ static crl_status plan_tied(crl_grad_sync *sync) {
             graph->param[p].uses > 1 && holds_use_of(params, p) ? (size_t)graph->param[p].uses : 0;
     }
     CRL_TRY(crl_alloc(&sync->tied, total, sizeof *sync->tied));
-    CRL_TRY(crl_alloc(&sync->request, total * (size_t)sync->config.mesh->pipeline + total,
+    CRL_TRY(crl_alloc(&sync->request, total * (size_t)crl_mesh_rows(sync->config.mesh) + total,
                       sizeof *sync->request));
     for (int p = 0; p < graph->params; p++) {
         const crl_param *param = &graph->param[p];
@@ -160,16 +155,16 @@ static crl_status plan_tied(crl_grad_sync *sync) {
 
 static crl_status plan_group(crl_grad_sync *sync) {
     const crl_mesh *mesh = sync->config.mesh;
-    CRL_TRY(crl_alloc(&sync->member, (size_t)mesh->data, sizeof(int)));
-    CRL_TRY(crl_alloc(&sync->lane_first, (size_t)mesh->data + 1, sizeof(int)));
-    for (int r = 0; r < mesh->data; r++) {
-        const crl_range lanes = crl_replica_lanes(r, mesh->data, sync->config.lanes);
+    CRL_TRY(crl_alloc(&sync->member, (size_t)sync->width, sizeof(int)));
+    CRL_TRY(crl_alloc(&sync->lane_first, (size_t)sync->width + 1, sizeof(int)));
+    for (int r = 0; r < sync->width; r++) {
+        const crl_range lanes = crl_replica_lanes(r, sync->width, sync->config.lanes);
         sync->member[r] = crl_mesh_rank(mesh, (crl_coordinates){sync->config.position, r, 0});
         sync->lane_first[r] = lanes.first;
         sync->lane_first[r + 1] = lanes.last;
     }
     sync->group =
-        (crl_group){NULL, sync->member, mesh->data, sync->config.replica, REPLICA_CHANNEL};
+        (crl_group){NULL, sync->member, sync->width, sync->config.replica, REPLICA_CHANNEL};
     return CRL_STATUS_OK;
 }
 
@@ -181,16 +176,16 @@ crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config 
     for (int f = 0; f < IN_FLIGHT; f++) {
         sync->flight[f].bucket = -1;
     }
-    sync->lanes = crl_replica_lanes(config->replica, config->mesh->data, config->lanes);
-    sync->micro_batches = crl_replica_micro_batches(config->replica, config->mesh->data,
-                                                    config->lanes, config->micro_batches);
-    CRL_TRY_OUT(crl_alloc(&sync->use, (size_t)config->params->uses, sizeof *sync->use));
+    sync->width = crl_mesh_width(config->mesh, config->position);
+    sync->lanes = crl_replica_lanes(config->replica, sync->width, config->lanes);
+    CRL_TRY_OUT(
+        crl_alloc(&sync->lanes_left, (size_t)config->params->uses, sizeof *sync->lanes_left));
     CRL_TRY_OUT(
         crl_alloc(&sync->gradient, (size_t)config->params->graph->params, sizeof *sync->gradient));
     CRL_TRY_OUT(plan_buckets(sync));
     CRL_TRY_OUT(plan_tied(sync));
     CRL_TRY_OUT(plan_group(sync));
-    if (config->mesh->data > 1 && sync->buckets > 0) {
+    if (sync->width > 1 && sync->buckets > 0) {
         const crl_allreduce_config allreduce = allreduce_config(sync, 0);
         sync->staging_bytes = crl_memory_round(config->algorithm->scratch_bytes(&allreduce));
     }
@@ -210,7 +205,7 @@ void crl_grad_sync_destroy(crl_grad_sync *sync) {
             sync->config.algorithm->destroy(sync->flight[f].allreduce);
         }
     }
-    crl_free(sync->use);
+    crl_free(sync->lanes_left);
     crl_free(sync->gradient);
     crl_free(sync->bucket);
     crl_free(sync->tied);
@@ -250,7 +245,7 @@ crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory)
     }
     find_gradients(sync);
     at += sync->received_bytes;
-    for (int f = 0; f < IN_FLIGHT && sync->config.mesh->data > 1 && sync->buckets > 0; f++) {
+    for (int f = 0; f < IN_FLIGHT && sync->width > 1 && sync->buckets > 0; f++) {
         crl_allreduce_config config = allreduce_config(sync, f);
         config.scratch = at + (size_t)f * sync->staging_bytes;
         CRL_TRY(sync->config.algorithm->create(&sync->flight[f].allreduce, &config));
@@ -261,7 +256,7 @@ crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory)
 void crl_grad_sync_begin(crl_grad_sync *sync) {
     sync->next = 0;
     for (int u = 0; u < sync->config.params->uses; u++) {
-        sync->use[u].nodes = sync->use[u].lanes_done = 0;
+        sync->lanes_left[u] = sync->lanes.last - sync->lanes.first;
     }
     const bool idle = sync->lanes.first == sync->lanes.last; /* nothing of this step is ours */
     for (int b = 0; b < sync->buckets; b++) {
@@ -269,31 +264,25 @@ void crl_grad_sync_begin(crl_grad_sync *sync) {
     }
 }
 
-static crl_range lane_of(const crl_grad_sync *sync, int m, int *out_lane) {
-    const crl_grad_sync_config *config = &sync->config;
-    int low = sync->lanes.first, high = sync->lanes.last - 1;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (m < crl_lane_micro_batches(middle, config->lanes, config->micro_batches).last) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    const crl_range lane = crl_lane_micro_batches(low, config->lanes, config->micro_batches);
-    CRL_ASSERT(lane.first <= m && m < lane.last);
-    *out_lane = low;
-    return lane;
+/* What micro-batch m of the step does to the sums of a stage. */
+static const crl_lane_step *step_of(const crl_grad_sync *sync, int stage, int m) {
+    const crl_lane_plan *plan = sync->config.lane_plan[stage];
+    CRL_ASSERT(plan->own.first <= m && m < plan->own.last);
+    return &plan->step[m - plan->own.first];
+}
+
+static float *buffer_of(const crl_grad_sync *sync, int buffer, int64_t offset) {
+    const crl_params *params = sync->config.params;
+    return params->gradients + buffer * params->gradient_elements + offset;
 }
 
 float *crl_grad_sync_target(const crl_grad_sync *sync, int node, int slot, int m,
                             bool *out_accumulate) {
     const crl_params *params = sync->config.params;
-    const int u = params->first_use[node] + slot;
-    int lane = 0;
-    *out_accumulate = m > lane_of(sync, m, &lane).first;
-    return params->gradients + sync->use[u].nodes * params->gradient_elements +
-           params->use[u].offset;
+    const crl_local_use *use = &params->use[params->first_use[node] + slot];
+    const crl_lane_step *step = step_of(sync, use->stage, m);
+    *out_accumulate = !step->begins;
+    return buffer_of(sync, step->buffer, use->offset);
 }
 
 static void complete_use(crl_grad_sync *sync, int u) {
@@ -306,24 +295,29 @@ static void complete_use(crl_grad_sync *sync, int u) {
     }
 }
 
+/* A lane of a use is complete: combines what has become siblings. */
+static crl_status end_lane(crl_grad_sync *sync, int u, const crl_lane_step *step) {
+    const crl_local_use *use = &sync->config.params->use[u];
+    for (int i = step->merge; i < step->merge + step->merges; i++) {
+        const crl_lane_merge *merge = &sync->config.lane_plan[use->stage]->merge[i];
+        CRL_TRY(sync->config.kernels->reduce->add(NULL, buffer_of(sync, merge->left, use->offset),
+                                                  buffer_of(sync, merge->right, use->offset),
+                                                  use->elements));
+    }
+    if (--sync->lanes_left[u] == 0) {
+        complete_use(sync, u);
+    }
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_grad_sync_done(crl_grad_sync *sync, int node, int m) {
     const crl_params *params = sync->config.params;
-    int lane = 0;
-    if (m + 1 < lane_of(sync, m, &lane).last) {
-        return CRL_STATUS_OK;
+    const int first = params->first_use[node];
+    const crl_lane_step *step = step_of(sync, params->use[first].stage, m);
+    for (int slot = 0; step->ends && slot < params->graph->node[node].spec.params; slot++) {
+        CRL_TRY(end_lane(sync, first + slot, step));
     }
-    for (int slot = 0; slot < params->graph->node[node].spec.params; slot++) {
-        const int u = params->first_use[node] + slot;
-        use_state *state = &sync->use[u];
-        float *data =
-            params->gradients + state->nodes * params->gradient_elements + params->use[u].offset;
-        CRL_TRY(crl_lane_push(state->node, &state->nodes, lane, data, params->use[u].elements,
-                              sync->config.kernels->reduce, NULL));
-        if (++state->lanes_done == sync->lanes.last - sync->lanes.first) {
-            complete_use(sync, u);
-        }
-    }
-    return crl_grad_sync_progress(sync);
+    return step->ends ? crl_grad_sync_progress(sync) : CRL_STATUS_OK;
 }
 
 static int first_use_in(const crl_grad_sync *sync, const bucket *k) {
@@ -338,14 +332,15 @@ static int first_use_in(const crl_grad_sync *sync, const bucket *k) {
 static crl_status start_bucket(crl_grad_sync *sync, flight *f) {
     const crl_params *params = sync->config.params;
     const bucket *k = &sync->bucket[sync->next];
-    const use_state *state = &sync->use[first_use_in(sync, k)];
-    f->nodes = state->nodes;
+    const crl_lane_plan *plan =
+        sync->config.lane_plan[params->use[first_use_in(sync, k)].stage];
+    f->nodes = plan->nodes;
     for (int i = 0; i < f->nodes; i++) {
-        f->node[i] = state->node[i];
-        f->node[i].data = params->gradients + i * params->gradient_elements + k->offset;
+        f->node[i] = (crl_lane_node){plan->node[i].first, plan->node[i].count,
+                                     buffer_of(sync, plan->node[i].buffer, k->offset)};
     }
     f->bucket = sync->next++;
-    if (sync->config.mesh->data == 1) {
+    if (sync->width == 1) {
         f->bucket = -1; /* one replica's lanes have combined to one sum already */
         return CRL_STATUS_OK;
     }
@@ -388,6 +383,14 @@ static crl_status finish_buckets(crl_grad_sync *sync) {
     return CRL_STATUS_OK;
 }
 
+static size_t bytes_of(const crl_grad_sync *sync, const tied_use *use) {
+    return (size_t)sync->config.params->graph->param[use->param].elements * sizeof(float);
+}
+
+static int tag_of(const tied_use *use) {
+    return CRL_TAG_USER | (use->param * MAX_USES + use->use);
+}
+
 /* A position that holds several uses of a parameter is sent to once. */
 static bool first_of_position(const crl_grad_sync *sync, int t) {
     for (int o = t - sync->tied[t].use; o < t; o++) {
@@ -398,6 +401,28 @@ static bool first_of_position(const crl_grad_sync *sync, int t) {
     return true;
 }
 
+/* Whom a replica of position `to` gets the uses of position `from` from: of its own pipeline, in
+ * turn where that has several. */
+static int source_replica(const crl_mesh *mesh, int from, int to, int replica) {
+    const int rows_from = crl_mesh_width(mesh, from) / mesh->data;
+    const int rows_to = crl_mesh_width(mesh, to) / mesh->data;
+    return replica / rows_to * rows_from + replica % rows_to % rows_from;
+}
+
+/* Sends a use to all replicas of `position` that get it from here. */
+static crl_status send_use(crl_grad_sync *sync, const tied_use *mine, int position,
+                           int *requests) {
+    const crl_mesh *mesh = sync->config.mesh;
+    for (int r = 0; r < crl_mesh_width(mesh, position); r++) {
+        if (source_replica(mesh, mine->position, position, r) == sync->config.replica) {
+            const int to = crl_mesh_rank(mesh, (crl_coordinates){position, r, 0});
+            CRL_TRY(crl_comm_send(sync->comm, to, tag_of(mine), mine->data, bytes_of(sync, mine),
+                                  &sync->request[(*requests)++]));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
 /* Sends this rank's uses to, and receives the others' from, the positions that share a parameter.
  */
 static crl_status exchange_tied(crl_grad_sync *sync, int *out_requests) {
@@ -405,25 +430,19 @@ static crl_status exchange_tied(crl_grad_sync *sync, int *out_requests) {
     int requests = 0;
     for (int t = 0; t < sync->tied_count; t++) {
         const tied_use *mine = &sync->tied[t];
-        const size_t bytes =
-            (size_t)sync->config.params->graph->param[mine->param].elements * sizeof(float);
-        const int tag = CRL_TAG_USER | (mine->param * MAX_USES + mine->use);
         if (mine->local < 0) {
-            const int from =
-                crl_mesh_rank(mesh, (crl_coordinates){mine->position, sync->config.replica, 0});
-            CRL_TRY(crl_comm_recv(sync->comm, from, tag, mine->data, bytes,
+            const int replica = source_replica(mesh, mine->position, sync->config.position,
+                                               sync->config.replica);
+            const int from = crl_mesh_rank(mesh, (crl_coordinates){mine->position, replica, 0});
+            CRL_TRY(crl_comm_recv(sync->comm, from, tag_of(mine), mine->data, bytes_of(sync, mine),
                                   &sync->request[requests++]));
             continue;
         }
         for (int o = 0; o < sync->tied_count; o++) {
             const tied_use *other = &sync->tied[o];
-            if (other->param != mine->param || other->local >= 0 || !first_of_position(sync, o)) {
-                continue;
+            if (other->param == mine->param && other->local < 0 && first_of_position(sync, o)) {
+                CRL_TRY(send_use(sync, mine, other->position, &requests));
             }
-            const int to =
-                crl_mesh_rank(mesh, (crl_coordinates){other->position, sync->config.replica, 0});
-            CRL_TRY(
-                crl_comm_send(sync->comm, to, tag, mine->data, bytes, &sync->request[requests++]));
         }
     }
     *out_requests = requests;

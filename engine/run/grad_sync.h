@@ -3,13 +3,13 @@
  * Summing gradients: micro-batches into lanes, lanes into the canonical tree, replicas by
  * all-reduce of buckets that start while backward still runs, tied uses at the end.
  *
- * Lanes of this rank fill a small stack of buffers: when a lane is complete for a parameter it is
- * pushed, and siblings are combined at once, so K lanes need about log2(K) + 1 buffers, not K.
+ * Lanes of this rank fill a few buffers, as planned beforehand (lane_plan.h).
  */
 #pragma once
 
 #include "engine/comm/collective.h"
 #include "engine/comm/mesh.h"
+#include "engine/run/lane_plan.h"
 #include "engine/run/params.h"
 
 #ifdef __cplusplus
@@ -25,6 +25,7 @@ typedef struct crl_grad_sync_config {
     const crl_mesh *mesh;
     int position, replica;
     int lanes, micro_batches; /* of the whole step */
+    const crl_lane_plan *const *lane_plan; /* (stages) of the stages of this position; lent */
     const crl_allreduce_algorithm *algorithm;
     int64_t bucket_bytes, segment_bytes;
 } crl_grad_sync_config;

@@ -6,7 +6,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
-#include "engine/comm/collective.h"
+#include "engine/run/layout_internal.h"
 
 /*
  * A nominal device: only the ratios matter to the cuts. One core of a current server CPU, and a
@@ -14,8 +14,6 @@
  */
 static const double nominal_flops_per_s = 100e9, nominal_bytes_per_s = 15e9,
                     nominal_link_bytes_per_s = 8e9;
-
-enum { SEND_WINDOW = 2 };
 
 static crl_status build_graph(crl_graph **out, const crl_settings *settings,
                               const crl_registries *registries, int64_t batch) {
@@ -81,25 +79,11 @@ static double kept_bytes(const crl_graph *graph, int n) {
     return bytes;
 }
 
-int crl_layout_lane_buffers(const crl_layout *layout, int replica) {
-    const crl_range lanes = crl_replica_lanes(replica, layout->mesh.data, layout->lanes);
-    return lanes.last > lanes.first ? crl_lane_stack_depth(lanes.first, lanes.last) : 1;
-}
-
-/* Of the replica that needs the most. */
-static int most_lane_buffers(const crl_layout *layout) {
-    int most = 1;
-    for (int r = 0; r < layout->mesh.data; r++) {
-        const int buffers = crl_layout_lane_buffers(layout, r);
-        most = buffers > most ? buffers : most;
-    }
-    return most;
-}
-
 static crl_status chain_init(chain *c, const crl_layout *layout) {
     const crl_graph *graph = layout->graph;
-    const int lane_buffers = most_lane_buffers(layout);
     const size_t nodes = (size_t)graph->nodes;
+    int lane_buffers = 1;
+    CRL_TRY(crl_layout_most_buffers(&lane_buffers, layout));
     CRL_TRY(crl_alloc(&c->node, nodes, sizeof *c->node));
     CRL_TRY(crl_alloc(&c->compute_s, nodes, sizeof(double)));
     CRL_TRY(crl_alloc(&c->state_bytes, nodes, sizeof(double)));
@@ -130,69 +114,41 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
-/* Plug-ins know no files: says where the key was given that they refuse. */
-static crl_status placed(crl_status status, const crl_settings *settings, const char *key) {
-    char at[512], message[1024];
-    if (status != CRL_STATUS_INVALID) {
-        return status;
-    }
-    snprintf(message, sizeof message, "%s", crl_error_message());
-    return CRL_FAIL(INVALID, "%s: %s", crl_config_where(&settings->source, key, at, sizeof at),
-                    message);
-}
-
-static crl_status too_many_stages(const crl_settings *settings, int units) {
-    const crl_settings_parallel *parallel = &settings->parallel;
+static crl_status too_many_stages(const crl_layout *layout, int units) {
     return CRL_FAIL(INVALID,
-                    "layout: %lld stages (%lld positions x %lld), but the model has only %d "
-                    "layers to cut",
-                    (long long)(parallel->pipeline * parallel->virtual_stages),
-                    (long long)parallel->pipeline, (long long)parallel->virtual_stages, units);
-}
-
-/* What the schedule holds at once, on the replica with the most micro-batches. */
-static void fill_in_flight(int *in_flight, const crl_layout *layout, int stages) {
-    int most = 0;
-    for (int r = 0; r < layout->mesh.data; r++) {
-        const crl_range mine =
-            crl_replica_micro_batches(r, layout->mesh.data, layout->lanes, layout->micro_batches);
-        most = mine.last - mine.first > most ? mine.last - mine.first : most;
-    }
-    const crl_schedule_request request = {.positions = layout->mesh.pipeline, .stages = stages, .micro_batches = most};
-    for (int s = 0; s < stages; s++) {
-        in_flight[s] = layout->schedule->peak_activations(&request, s);
-    }
+                    "layout: %d stages on %d positions, but the model has only %d layers to cut",
+                    layout->stages, layout->mesh.pipeline, units);
 }
 
 static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
     crl_status status = CRL_STATUS_OK;
     const crl_settings *s = layout->settings;
     const void *found = NULL;
-    const int64_t stages = s->parallel.pipeline * s->parallel.virtual_stages;
+    const int stages = layout->stages;
     chain c = {0};
     int *in_flight = NULL;
     CRL_TRY_OUT(crl_registry_find(&found, registries->partitioners, "partitioner",
                                   s->parallel.partitioner));
     CRL_TRY_OUT(chain_init(&c, layout));
     if (stages > c.units) {
-        CRL_TRY_OUT(placed(too_many_stages(s, c.units), s, "parallel.pipeline"));
+        CRL_TRY_OUT(crl_layout_placed(too_many_stages(layout, c.units), s, "parallel.pipeline"));
     }
     CRL_TRY_OUT(crl_alloc(&in_flight, (size_t)stages, sizeof *in_flight));
-    fill_in_flight(in_flight, layout, (int)stages);
+    CRL_TRY_OUT(crl_layout_in_flight(in_flight, layout));
     const crl_partition_request request = {.units = c.units,
                                            .compute_s = c.compute_s,
                                            .state_bytes = c.state_bytes,
                                            .activation_bytes = c.activation_bytes,
                                            .boundary_s = c.boundary_s,
-                                           .stages = (int)stages,
+                                           .stages = stages,
                                            .memory_limit_bytes =
                                                (double)s->parallel.memory_limit_bytes,
                                            .in_flight = in_flight,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
-    CRL_TRY_OUT(placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
+    CRL_TRY_OUT(crl_layout_placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
                        request.cuts.count > 0 ? "parallel.cuts" : "parallel.partitioner"));
-    for (int i = 0; i < (int)stages; i++) {
+    for (int i = 0; i < stages; i++) {
         first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
     }
 out:
@@ -201,28 +157,41 @@ out:
     return status;
 }
 
+static void fill_costs(crl_layout *layout) {
+    for (int s = 0; s < layout->stages; s++) {
+        crl_stage_cost *cost = &layout->stage[s];
+        for (int n = layout->plan->stage[s].first; n < layout->plan->stage[s].last; n++) {
+            cost->forward_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_FORWARD];
+            cost->input_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_INPUT];
+            cost->weight_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_WEIGHT];
+            cost->kept_bytes += kept_bytes(layout->graph, n);
+        }
+        cost->held_bytes = cost->kept_bytes;
+    }
+}
+
 static crl_status make_plans(crl_layout *layout, const crl_registries *registries) {
     crl_status status = CRL_STATUS_OK;
-    const crl_settings_parallel *parallel = &layout->settings->parallel;
-    int *first_node = NULL;
-    const int stages = (int)(parallel->pipeline * parallel->virtual_stages);
-    CRL_TRY_OUT(crl_alloc(&first_node, (size_t)stages, sizeof *first_node));
+    const size_t stages = (size_t)layout->stages;
+    int *first_node = NULL, *position = NULL;
+    CRL_TRY_OUT(crl_alloc(&first_node, stages, sizeof *first_node));
+    CRL_TRY_OUT(crl_alloc(&position, stages, sizeof *position));
     CRL_TRY_OUT(make_cuts(layout, registries, first_node));
-    CRL_TRY_OUT(crl_plan_create(&layout->plan, layout->graph, (int)parallel->pipeline, stages,
-                                first_node, (int)parallel->data));
-    CRL_TRY_OUT(crl_plan_create(&layout->evaluate_plan, layout->evaluate_graph,
-                                (int)parallel->pipeline, stages, first_node, (int)parallel->data));
-    CRL_TRY_OUT(crl_alloc(&layout->stage, (size_t)stages, sizeof *layout->stage));
-    for (int s = 0; s < stages; s++) {
-        crl_stage_cost *time = &layout->stage[s];
-        for (int n = layout->plan->stage[s].first; n < layout->plan->stage[s].last; n++) {
-            time->forward_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_FORWARD];
-            time->input_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_INPUT];
-            time->weight_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_WEIGHT];
-        }
-    }
+    CRL_TRY_OUT(crl_layout_positions(position, layout));
+    crl_plan_config config = {.graph = layout->graph,
+                              .positions = layout->mesh.pipeline,
+                              .stages = layout->stages,
+                              .first_node = first_node,
+                              .position = position,
+                              .widths = layout->widths};
+    CRL_TRY_OUT(crl_plan_create(&layout->plan, &config));
+    config.graph = layout->evaluate_graph;
+    CRL_TRY_OUT(crl_plan_create(&layout->evaluate_plan, &config));
+    CRL_TRY_OUT(crl_alloc(&layout->stage, stages, sizeof *layout->stage));
+    fill_costs(layout);
 out:
     crl_free(first_node);
+    crl_free(position);
     return status;
 }
 
@@ -236,7 +205,7 @@ static crl_status count_micro_batches(crl_layout *layout) {
     }
     layout->micro_batches = (int)m;
     int64_t lanes = s->lanes;
-    for (lanes = lanes ? lanes : 1; s->lanes == 0 && lanes < s->parallel.data;) {
+    for (lanes = lanes ? lanes : 1; s->lanes == 0 && lanes < crl_settings_widest(s);) {
         lanes *= 2;
     }
     for (layout->lanes = 1; layout->lanes * 2 <= m && layout->lanes * 2 <= lanes;) {
@@ -245,21 +214,39 @@ static crl_status count_micro_batches(crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
+static int gcd(int a, int b) {
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+/* Equal pipelines, as many as divide all widths; a position then has one row or more in each. */
+static crl_status make_mesh(crl_layout *layout) {
+    const int positions = (int)layout->settings->parallel.pipeline;
+    int pipelines = 0;
+    CRL_TRY(crl_alloc(&layout->widths, (size_t)positions, sizeof *layout->widths));
+    CRL_TRY(crl_alloc(&layout->first_row, (size_t)positions + 1, sizeof *layout->first_row));
+    for (int p = 0; p < positions; p++) {
+        layout->widths[p] = crl_settings_width(layout->settings, p);
+        pipelines = gcd(layout->widths[p], pipelines);
+    }
+    for (int p = 0; p < positions; p++) {
+        layout->first_row[p + 1] = layout->first_row[p] + layout->widths[p] / pipelines;
+    }
+    layout->mesh = (crl_mesh){positions, pipelines, 1, layout->first_row};
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
                              const crl_registries *registries, const double *node_s) {
     crl_status status = CRL_STATUS_OK;
     crl_layout *layout = NULL;
-    const void *schedule = NULL;
     const char *names[CRL_OPTIMIZER_MAX_STATES];
     CRL_TRY_OUT(crl_alloc(&layout, 1, sizeof *layout));
     layout->settings = settings;
     layout->optimizer = settings->optimizer_kind;
     layout->states = layout->optimizer->states(settings->optimizer_options, names);
-    layout->mesh = (crl_mesh){(int)settings->parallel.pipeline, (int)settings->parallel.data, 1};
+    CRL_TRY_OUT(make_mesh(layout));
     CRL_TRY_OUT(count_micro_batches(layout));
-    CRL_TRY_OUT(crl_registry_find(&schedule, registries->schedules, "schedule",
-                                  settings->parallel.schedule));
-    layout->schedule = schedule;
+    CRL_TRY_OUT(crl_layout_find_schedule(layout, registries));
     CRL_TRY_OUT(build_graph(&layout->graph, settings, registries, settings->train.micro_batch));
     CRL_TRY_OUT(
         build_graph(&layout->evaluate_graph, settings, registries, settings->train.evaluate_batch));
@@ -284,57 +271,11 @@ void crl_layout_destroy(crl_layout *layout) {
         crl_plan_destroy(layout->evaluate_plan);
         crl_graph_destroy(layout->graph);
         crl_graph_destroy(layout->evaluate_graph);
+        crl_program_destroy(layout->own_schedule);
+        crl_free(layout->first_row);
+        crl_free(layout->widths);
         crl_free(layout->node_s);
         crl_free(layout->stage);
         crl_free(layout);
     }
-}
-
-/* The same program without its backward actions. */
-static crl_status keep_forward(crl_program **out, const crl_program *program) {
-    crl_program *forward = NULL;
-    CRL_TRY(
-        crl_program_create(&forward, program->positions, program->stages, program->micro_batches));
-    for (int p = 0; p < program->positions; p++) {
-        for (int i = 0; i < program->position[p].count; i++) {
-            const crl_action *a = &program->position[p].action[i];
-            const crl_status status =
-                a->kind == CRL_ACTION_FORWARD
-                    ? crl_program_append(forward, p, a->kind, a->stage, a->micro_batch)
-                    : CRL_STATUS_OK;
-            if (status) {
-                crl_program_destroy(forward);
-                return status;
-            }
-        }
-    }
-    *out = forward;
-    return CRL_STATUS_OK;
-}
-
-crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const crl_plan *plan,
-                              int micro_batches, bool forward_only) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL, *forward = NULL;
-    const crl_schedule_request request = {.positions = plan->positions, .stages = plan->stages, .micro_batches = micro_batches};
-    if (micro_batches == 0) { /* an idle replica: nothing to do, but a program has at least one */
-        return crl_program_create(out, plan->positions, plan->stages, 1);
-    }
-    CRL_TRY_OUT(placed(layout->schedule->build(&program, &request), layout->settings,
-                       layout->settings->parallel.virtual_stages > 1 ? "parallel.virtual_stages"
-                                                                     : "parallel.schedule"));
-    if (forward_only) {
-        CRL_TRY_OUT(keep_forward(&forward, program));
-        crl_program_destroy(program);
-        program = forward;
-    }
-    CRL_TRY_OUT(crl_program_add_messages(program, plan, SEND_WINDOW, forward_only));
-    if (!forward_only) {
-        CRL_TRY_OUT(crl_program_require_valid(program));
-    }
-    *out = program;
-    program = NULL;
-out:
-    crl_program_destroy(program);
-    return status;
 }

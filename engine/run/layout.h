@@ -9,6 +9,7 @@
 #include "engine/ir/partitioner.h"
 #include "engine/ir/schedule.h"
 #include "engine/ir/simulate.h"
+#include "engine/run/lane_plan.h"
 #include "engine/run/settings.h"
 
 #ifdef __cplusplus
@@ -24,11 +25,15 @@ typedef struct crl_layout {
     crl_graph *evaluate_graph; /* of validation micro-batches; the same nodes and cuts */
     crl_plan *evaluate_plan;
     crl_mesh mesh;
-    const crl_schedule *schedule;
+    int *first_row; /* (P + 1) of the mesh; widths that are all equal have one row each */
+    int *widths;    /* (P) replicas of each position */
+    const crl_schedule *schedule; /* NULL: */
+    crl_program *own_schedule;    /* the user's, from a file */
+    int stages;            /* S */
     int lanes;             /* L in effect: at most the micro-batches */
     int micro_batches;     /* M of a step, training and validation */
     double *node_s;        /* (nodes × CRL_PHASES) of one micro-batch */
-    crl_stage_cost *stage; /* (stages) the same by stage, for the simulator */
+    crl_stage_cost *stage; /* (stages) the same by stage, with what it keeps */
     crl_partition partition;
 } crl_layout;
 
@@ -38,14 +43,23 @@ CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings 
 /* NULL is fine. */
 void crl_layout_destroy(crl_layout *layout);
 
-/* Gradient buffers a replica needs for its lanes; at least 1. */
-int crl_layout_lane_buffers(const crl_layout *layout, int replica);
+/* Micro-batches of a step that go through a pipeline. */
+crl_range crl_layout_pipeline(const crl_layout *layout, int pipeline);
+/* Micro-batches of a step that a replica of a position runs. */
+crl_range crl_layout_own(const crl_layout *layout, int position, int replica);
 
-/* The program of one replica's pipeline, with messages, checked. Micro-batches are the replica's
- * own, from 0. forward_only: evaluation, with `micro_batches` of them. */
+/* The program of one pipeline, a list per row, with messages, checked. Micro-batches are the
+ * pipeline's own, from 0. forward_only: evaluation. */
 CRL_NODISCARD crl_status crl_layout_program(crl_program **out, const crl_layout *layout,
-                                            const crl_plan *plan, int micro_batches,
-                                            bool forward_only);
+                                            const crl_plan *plan, int pipeline, bool forward_only);
+/* A schedule in a file (program.h's text form), not checked yet. */
+CRL_NODISCARD crl_status crl_layout_read_schedule(crl_program **out, const char *path);
+/* Whether the name of a schedule is a file's. */
+bool crl_layout_is_file(const char *schedule);
+/* What a rank's gradient sums need, of the stage `stage` of `program`. Owned by the caller. */
+CRL_NODISCARD crl_status crl_layout_lane_plan(crl_lane_plan **out, const crl_layout *layout,
+                                              const crl_program *program, crl_coordinates at,
+                                              int stage);
 
 /* What a rank reserves, by purpose. */
 typedef struct crl_memory_report {

@@ -15,7 +15,9 @@ void crl_settings_alone(crl_settings *out, const crl_settings *settings,
                         const crl_registries *registries) {
     *out = *settings;
     out->parallel.pipeline = out->parallel.data = out->parallel.virtual_stages = 1;
-    out->parallel.cuts.count = 0;
+    out->parallel.cuts.count = out->parallel.replicas.count = out->parallel.recompute.count = 0;
+    out->parallel.widths = NULL;
+    out->parallel.group = 0;
     out->parallel.memory_limit_bytes = 0;
     out->parallel.schedule = ((const crl_plugin *)registries->schedules[0])->name;
     out->parallel.partitioner = ((const crl_plugin *)registries->partitioners[0])->name;

@@ -12,25 +12,40 @@ static size_t larger(size_t a, size_t b) {
 
 static crl_status create_executors(crl_rank *r, bool training) {
     const crl_layout *layout = r->layout;
-    const int mine = r->micro_batches.last - r->micro_batches.first;
+    const crl_range all = crl_layout_pipeline(layout, r->pipeline);
     crl_executor_config config = {.kernels = &crl_kernels_cpu,
                                   .params = r->params,
                                   .mesh = &layout->mesh,
                                   .position = r->at.position,
                                   .replica = r->at.replica,
-                                  .first_micro_batch = r->micro_batches.first};
-    CRL_TRY(crl_layout_program(&r->evaluate_program, layout, layout->evaluate_plan, mine, true));
+                                  .first_micro_batch = all.first,
+                                  .first_own = r->micro_batches.first - all.first};
+    CRL_TRY(
+        crl_layout_program(&r->evaluate_program, layout, layout->evaluate_plan, r->pipeline, true));
     config.plan = layout->evaluate_plan;
     config.program = r->evaluate_program;
     CRL_TRY(crl_executor_create(&r->evaluate_executor, &config));
     if (!training) {
         return CRL_STATUS_OK;
     }
-    CRL_TRY(crl_layout_program(&r->program, layout, layout->plan, mine, false));
     config.plan = layout->plan;
     config.program = r->program;
     config.sync = r->sync;
     return crl_executor_create(&r->executor, &config);
+}
+
+/* One for each stage of this rank; *buffers is the most any needs. */
+static crl_status create_lane_plans(crl_rank *r, int *buffers) {
+    const crl_plan *plan = r->layout->plan;
+    CRL_TRY(crl_alloc(&r->lane_plan, (size_t)plan->stages, sizeof *r->lane_plan));
+    for (int s = 0; s < plan->stages; s++) {
+        if (plan->stage[s].position == r->at.position) {
+            CRL_TRY(crl_layout_lane_plan(&r->lane_plan[s], r->layout, r->program, r->at, s));
+            *buffers =
+                r->lane_plan[s]->buffers > *buffers ? r->lane_plan[s]->buffers : *buffers;
+        }
+    }
+    return CRL_STATUS_OK;
 }
 
 static crl_status create_sync(crl_rank *r) {
@@ -46,6 +61,8 @@ static crl_status create_sync(crl_rank *r) {
                                          .replica = r->at.replica,
                                          .lanes = r->layout->lanes,
                                          .micro_batches = r->layout->micro_batches,
+                                         .lane_plan =
+                                             (const crl_lane_plan *const *)r->lane_plan,
                                          .algorithm = algorithm,
                                          .bucket_bytes = s->comm.bucket_bytes,
                                          .segment_bytes = s->comm.segment_bytes};
@@ -81,10 +98,15 @@ crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, b
     r->layout = layout;
     r->device = &crl_device_cpu;
     r->at = crl_mesh_coordinates(&layout->mesh, rank);
-    r->micro_batches = crl_replica_micro_batches(r->at.replica, layout->mesh.data, layout->lanes,
-                                                 layout->micro_batches);
-    CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position,
-                                  training ? crl_layout_lane_buffers(layout, r->at.replica) : 0,
+    r->micro_batches = crl_layout_own(layout, r->at.position, r->at.replica);
+    r->pipeline = crl_mesh_pipeline(&layout->mesh, r->at.position, r->at.replica);
+    int buffers = 0;
+    if (training) {
+        CRL_TRY_OUT(
+            crl_layout_program(&r->program, layout, layout->plan, r->pipeline, false));
+        CRL_TRY_OUT(create_lane_plans(r, &buffers));
+    }
+    CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position, buffers,
                                   training ? layout->states : 0));
     if (training) {
         CRL_TRY_OUT(create_sync(r));
@@ -127,6 +149,10 @@ void crl_rank_destroy(crl_rank *r) {
         crl_executor_destroy(r->evaluate_executor);
         crl_grad_sync_destroy(r->sync);
         crl_params_destroy(r->params);
+        for (int s = 0; r->lane_plan && s < r->layout->plan->stages; s++) {
+            crl_lane_plan_destroy(r->lane_plan[s]);
+        }
+        crl_free(r->lane_plan);
         crl_program_destroy(r->program);
         crl_program_destroy(r->evaluate_program);
         if (r->reservation) {

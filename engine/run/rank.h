@@ -18,7 +18,9 @@ extern "C" {
 typedef struct crl_rank {
     const crl_layout *layout; /* lent */
     crl_coordinates at;
-    crl_range micro_batches; /* of the step that are this replica's */
+    int pipeline;              /* that it belongs to */
+    crl_range micro_batches;   /* of the step that are this replica's */
+    crl_lane_plan **lane_plan; /* (stages) of its own; training */
     crl_program *program, *evaluate_program;
     crl_params *params;
     crl_grad_sync *sync;

@@ -4,12 +4,14 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/comm/collective.h"
 #include "engine/ir/partitioner.h"
+#include "engine/run/layout.h"
 
 #define ROW(type_, struct_, field_, name_, value_, low, high, help_)                               \
     {                                                                                              \
@@ -248,11 +250,12 @@ static void add_problem(problems *p, const char *key, const char *format, ...) {
 }
 
 static void check_numbers(problems *p, const crl_settings *s) {
-    if (s->lanes != 0 && ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < s->parallel.data)) {
+    const int64_t widest = crl_settings_widest(s);
+    if (s->lanes != 0 && ((s->lanes & (s->lanes - 1)) != 0 || s->lanes < widest)) {
         add_problem(p, "numerics.lanes",
                     "lanes are %" PRId64 ", expected a power of two not below the data-parallel "
                     "width %" PRId64,
-                    s->lanes, s->parallel.data);
+                    s->lanes, widest);
     }
     if (s->train.micro_batch > s->train.global_batch) {
         add_problem(p, "train.micro_batch",
@@ -283,7 +286,8 @@ static void check_names(problems *p, const crl_settings *s, const crl_registries
         {registries->tokenizers, "tokenizer", "data.tokenizer", s->data.tokenizer, "none"}};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
         const void *found = NULL;
-        if (named[i].besides && strcmp(named[i].name, named[i].besides) == 0) {
+        if ((named[i].besides && strcmp(named[i].name, named[i].besides) == 0) ||
+            (named[i].registry == registries->schedules && crl_layout_is_file(named[i].name))) {
             continue;
         }
         if (crl_registry_find(&found, named[i].registry, named[i].kind, named[i].name)) {
@@ -312,8 +316,69 @@ static void check_optimizer(problems *p, const crl_settings *s) {
     }
 }
 
-static crl_status check_together(const crl_settings *s, const crl_registries *registries) {
+/* One width of parallel.replicas, or 0 after having reported it. */
+static int parse_width(problems *p, const char *text) {
+    char *end = NULL;
+    const long width = strtol(text, &end, 10);
+    if (end == text || *end || width < 1 || width > 65535) {
+        add_problem(p, "parallel.replicas", "replicas has '%s', expected numbers from 1 to 65535",
+                    text);
+        return 0;
+    }
+    return (int)width;
+}
+
+/* parallel.replicas as numbers. It may leave parallel.pipeline out, which it implies. */
+static crl_status parse_replicas(problems *p, crl_settings *s) {
+    crl_settings_parallel *parallel = &s->parallel;
+    const int count = parallel->replicas.count;
+    if (count == 0) {
+        return CRL_STATUS_OK;
+    }
+    if (parallel->pipeline != 1 && parallel->pipeline != count) {
+        add_problem(p, "parallel.replicas",
+                    "replicas has %d numbers, expected one for each of the %" PRId64
+                    " pipeline positions",
+                    count, parallel->pipeline);
+        return CRL_STATUS_OK;
+    }
+    if (parallel->data != 1) {
+        add_problem(p, "parallel.replicas",
+                    "replicas are given, and data is %" PRId64 ": expected one of them",
+                    parallel->data);
+    }
+    parallel->pipeline = count;
+    CRL_TRY(crl_alloc(&parallel->widths, (size_t)count, sizeof *parallel->widths));
+    for (int i = 0; i < count; i++) {
+        parallel->widths[i] = parse_width(p, parallel->replicas.item[i]);
+    }
+    return CRL_STATUS_OK;
+}
+
+int crl_settings_width(const crl_settings *s, int position) {
+    return s->parallel.widths ? s->parallel.widths[position] : (int)s->parallel.data;
+}
+
+int64_t crl_settings_widest(const crl_settings *s) {
+    int64_t widest = 0;
+    for (int i = 0; i < (int)s->parallel.pipeline; i++) {
+        const int width = crl_settings_width(s, i);
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+int64_t crl_settings_ranks(const crl_settings *s) {
+    int64_t ranks = 0;
+    for (int i = 0; i < (int)s->parallel.pipeline; i++) {
+        ranks += crl_settings_width(s, i);
+    }
+    return ranks;
+}
+
+static crl_status check_together(crl_settings *s, const crl_registries *registries) {
     problems p = {.source = &s->source};
+    CRL_TRY(parse_replicas(&p, s));
     check_numbers(&p, s);
     check_names(&p, s, registries);
     check_cuts(&p, s, registries);
@@ -348,6 +413,7 @@ out:
 
 void crl_settings_destroy(crl_settings *settings) {
     if (settings) {
+        crl_free(settings->parallel.widths);
         crl_config_fini(&settings->source);
         crl_free(settings);
     }

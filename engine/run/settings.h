@@ -25,6 +25,7 @@ typedef struct crl_settings_data {
 typedef struct crl_settings_parallel {
     int64_t pipeline, data; /* P, D */
     crl_text_list replicas; /* of every position, instead of `data`; empty: all `data` */
+    int *widths;            /* (pipeline) the same as numbers; NULL: all `data` */
     int64_t virtual_stages; /* stages per pipeline position */
     int64_t group;          /* micro-batches that go through a position's stages together; 0: P */
     crl_text_list recompute; /* modes: one for all, one per stage, or "name=mode" */
@@ -93,6 +94,12 @@ typedef struct crl_settings {
 CRL_NODISCARD crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
                                            const crl_model_def *model, const char *path,
                                            const char *const *sets, int set_count);
+/* Replicas of a pipeline position. */
+int crl_settings_width(const crl_settings *settings, int position);
+/* The most any position has. */
+int64_t crl_settings_widest(const crl_settings *settings);
+/* Ranks the layout takes: the sum of all widths. */
+int64_t crl_settings_ranks(const crl_settings *settings);
 /* With every text that came from the file. NULL is fine. */
 void crl_settings_destroy(crl_settings *settings);
 /* docs/config.md */

@@ -5,15 +5,19 @@
  * Things that outlive an action are grouped into *blocks*; every micro-batch in flight has its own
  * copy of each block. What lives inside one action lies in the workspace, shared by all actions.
  *
- *   keep-input    values and saves the input gradient reads    F .......... I|B
- *   keep-weight   those the weight gradient reads               F .......... W|B
- *   held gradient output gradients of parameter nodes           I .......... W    (split backward
- * only) boundary      one per value that crosses a cut, and one per gradient that does: RECV ..
- * last use
+ *   keep-input     values and saves the input gradient reads   F .......... I|B
+ *   keep-weight    those the weight gradient reads              F .......... W|B
+ *   again-weight   those of them that are made again                  I .... W|B  (split backward)
+ *   held gradient  output gradients of parameter nodes                I .... W    (split backward)
+ *   boundary       one per value that crosses a cut, and one per gradient: RECV .. last use
+ *
+ * What backward makes again has two places: forward's, in the workspace of that action, and
+ * backward's, in the workspace of that one or in again-weight.
  */
 #pragma once
 
 #include "engine/ir/program.h"
+#include "engine/ir/recompute.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,9 +42,12 @@ typedef struct crl_stage_layout {
     int first, last; /* nodes [first, last) */
     int blocks, blocks_capacity;
     crl_block *block;
-    crl_place *value;    /* (values of the graph) */
-    crl_place *gradient; /* (values of the graph) */
-    crl_place *save;     /* (nodes of the stage × CRL_LAYER_MAX_SAVED) */
+    crl_recompute *recompute;  /* what backward makes again; owned */
+    crl_place *value;          /* (values of the graph) for forward and messages */
+    crl_place *backward_value; /* (values of the graph) for backward and what it makes again */
+    crl_place *gradient;       /* (values of the graph) */
+    crl_place *save;           /* (nodes of the stage × CRL_LAYER_MAX_SAVED), as value */
+    crl_place *backward_save;  /* the same, as backward_value */
     bool *accumulate; /* (nodes of the stage × CRL_LAYER_MAX_INPUTS): dx adds to what is there */
     size_t forward_bytes, backward_bytes; /* workspace */
 } crl_stage_layout;

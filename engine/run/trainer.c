@@ -47,7 +47,7 @@ static crl_status find_resume(trainer *t, crl_comm *comm, crl_settings *settings
     }
     CRL_TRY(crl_resume_check(&t->from, settings));
     const int64_t lanes = t->from.lanes;
-    if (settings->lanes == 0 && lanes >= settings->parallel.data && (lanes & (lanes - 1)) == 0) {
+    if (settings->lanes == 0 && lanes >= crl_settings_widest(settings) && (lanes & (lanes - 1)) == 0) {
         settings->lanes = lanes;
     }
     return CRL_STATUS_OK;
@@ -123,12 +123,13 @@ static void warn(const trainer *t, const crl_settings *asked) {
     if (!t->events) {
         return;
     }
-    if (layout->mesh.data > layout->lanes) {
+    const int widest = (int)crl_settings_widest(settings);
+    if (widest > layout->lanes) {
         crl_log_write(&t->events->log, CRL_LOG_WARN,
                       "%d of %d replicas have nothing to do: a step has only %d micro-batches",
-                      layout->mesh.data - layout->lanes, layout->mesh.data, layout->micro_batches);
+                      widest - layout->lanes, widest, layout->micro_batches);
     }
-    if (t->from.path[0] && asked->lanes == 0 && settings->lanes > asked->parallel.data) {
+    if (t->from.path[0] && asked->lanes == 0 && settings->lanes > crl_settings_widest(asked)) {
         crl_log_write(&t->events->log, CRL_LOG_INFO, "numerics.lanes is %lld, as in %s",
                       (long long)settings->lanes, t->from.path);
     }
@@ -288,7 +289,7 @@ out:
 }
 
 static crl_status count_ranks(int *out, const crl_settings *settings) {
-    const int64_t ranks = settings->parallel.pipeline * settings->parallel.data;
+    const int64_t ranks = crl_settings_ranks(settings);
     if (ranks > 65535) {
         return CRL_FAIL(INVALID, "layout: %lld ranks, expected at most 65535", (long long)ranks);
     }

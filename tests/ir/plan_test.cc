@@ -82,17 +82,40 @@ TEST(IrPlan, StagesCycleOverPositions) {
 TEST(IrPlan, RefusesBadCuts) {
     toy::graph_ptr graph = toy::chain(4);
     crl_plan *plan = nullptr;
+    auto refused = [&](int positions, const int *first, const int *position = nullptr,
+                       const int *widths = nullptr) {
+        const crl_plan_config config = {graph.get(), positions, 3, first, position, widths};
+        crl_error_clear();
+        EXPECT_EQ(crl_plan_create(&plan, &config), CRL_STATUS_INVALID);
+        return std::string(crl_error_message());
+    };
     const int equal[] = {0, 2, 2}, late[] = {1, 2, 3}, beyond[] = {0, 2, 6}, good[] = {0, 2, 3};
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 3, 3, equal, 1), CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(),
-                 "plan: stage 2 begins at node 2, expected more than 2 and less than 6");
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 3, 3, late, 1), CRL_STATUS_INVALID);
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 3, 3, beyond, 1), CRL_STATUS_INVALID);
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 2, 3, good, 1), CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(), "plan: 3 stages on 2 positions, expected a multiple");
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 0, 3, good, 1), CRL_STATUS_INVALID);
-    EXPECT_EQ(crl_plan_create(&plan, graph.get(), 3, 3, good, 0), CRL_STATUS_INVALID);
+    const int outside[] = {0, 1, 2}, unused[] = {0, 0, 0}, none[] = {1, 0, 1};
+    EXPECT_EQ(refused(3, equal),
+              "plan: stage 2 begins at node 2, expected more than 2 and less than 6");
+    EXPECT_EQ(refused(3, late), "plan: stage 0 begins at node 1, expected 0");
+    EXPECT_EQ(refused(3, beyond),
+              "plan: stage 2 begins at node 6, expected more than 2 and less than 6");
+    EXPECT_EQ(refused(2, good), "plan: 3 stages on 2 positions, expected a multiple");
+    EXPECT_EQ(refused(0, good), "plan: 3 stages on 0 positions, expected 1 or more");
+    EXPECT_EQ(refused(2, good, outside), "plan: stage 2 on position 2, expected less than 2");
+    EXPECT_EQ(refused(2, good, unused), "plan: position 1 has no stage");
+    EXPECT_EQ(refused(3, good, nullptr, none),
+              "plan: position 1 has 0 replicas, expected 1 or more");
     EXPECT_EQ(plan, nullptr);
+}
+
+TEST(IrPlan, StagesSitWhereTheyAreTold) {
+    toy::graph_ptr graph = toy::chain(4);
+    const int first[] = {0, 2, 3, 4}, vee[] = {0, 1, 1, 0}, widths[] = {3, 1};
+    const crl_plan_config config = {graph.get(), 2, 4, first, vee, widths};
+    crl_plan *out = nullptr;
+    ASSERT_EQ(crl_plan_create(&out, &config), CRL_STATUS_OK) << crl_error_message();
+    toy::plan_ptr plan(out);
+    for (int s = 0; s < 4; s++) {
+        EXPECT_EQ(plan->stage[s].position, vee[s]);
+        EXPECT_EQ(plan->stage[s].replicas, widths[vee[s]]);
+    }
 }
 
 TEST(IrPlan, CutBytesCountEveryValueThatCrosses) {

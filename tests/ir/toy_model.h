@@ -220,13 +220,13 @@ inline graph_ptr chain(int units) {
     return graph_ptr(out);
 }
 
+/* `position` empty: stage mod positions. */
 inline plan_ptr plan(const graph_ptr &graph, int positions, const std::vector<int> &first,
-                     int replicas = 1) {
+                     const std::vector<int> &position = {}) {
     crl_plan *out = nullptr;
-    EXPECT_EQ(
-        crl_plan_create(&out, graph.get(), positions, (int)first.size(), first.data(), replicas),
-        CRL_STATUS_OK)
-        << crl_error_message();
+    const crl_plan_config config = {graph.get(), positions, (int)first.size(), first.data(),
+                                    position.empty() ? nullptr : position.data()};
+    EXPECT_EQ(crl_plan_create(&out, &config), CRL_STATUS_OK) << crl_error_message();
     return plan_ptr(out);
 }
 

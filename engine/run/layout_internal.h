@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the layout's files share: cuts and costs (layout.c), schedules (layout_program.c). */
+#pragma once
+
+#include "engine/run/layout.h"
+
+/* Sets schedule or own_schedule, and the number of stages. */
+crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *registries);
+/* The position of every stage. (S) */
+crl_status crl_layout_positions(int *out, const crl_layout *layout);
+/* Micro-batches that every stage holds at once, on the replica with the most. (S) */
+crl_status crl_layout_in_flight(int *out, const crl_layout *layout);
+/* Gradient buffers of the rank that needs the most. */
+crl_status crl_layout_most_buffers(int *out, const crl_layout *layout);
+/* Plug-ins know no files: says where the key was given that they refuse. */
+crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key);

@@ -41,9 +41,9 @@ static inline bool is_bare(const simulator *self) {
 }
 
 /* Number of the action on another position whose result a compute action needs, or -1. */
-int crl_simulator_input(const simulator *self, int position, const crl_action *action);
+int crl_simulator_input(const program_index *index, int position, const crl_action *action);
 /* Number of the one on another position that needs the result of `action`, or -1. */
-int crl_simulator_output(const simulator *self, int position, const crl_action *action);
+int crl_simulator_output(const program_index *index, int position, const crl_action *action);
 /* When what an action of any kind waits for is there, and (*cause) the number of the action on
  * another position that made it; -1: it waits for nothing. */
 double crl_simulator_awaited(const simulator *self, int position, const crl_action *action,

@@ -19,7 +19,7 @@ static double done_at(const simulator *self, int position, int at) {
         return 0;
     }
     const crl_action *action = &self->program->position[position].action[at];
-    const bool sends = is_bare(self) && crl_simulator_output(self, position, action) >= 0;
+    const bool sends = is_bare(self) && crl_simulator_output(self->index, position, action) >= 0;
     return self->result->end_s[position][at] + (sends ? self->config->message_s : 0);
 }
 

@@ -17,32 +17,32 @@
 
 #include <math.h>
 
-static int elsewhere(const simulator *self, int position, int number) {
-    return number >= 0 && crl_program_position_of(self->index, number) != position ? number : -1;
+static int elsewhere(const program_index *index, int position, int number) {
+    return number >= 0 && crl_program_position_of(index, number) != position ? number : -1;
 }
 
-int crl_simulator_input(const simulator *self, int position, const crl_action *action) {
+int crl_simulator_input(const program_index *index, int position, const crl_action *action) {
     const int stage = action->stage, micro_batch = action->micro_batch;
     int number = -1;
     if (action->kind == CRL_ACTION_FORWARD && stage > 0) {
-        number = crl_program_where(self->index, CRL_ACTION_FORWARD, stage - 1, micro_batch);
+        number = crl_program_where(index, CRL_ACTION_FORWARD, stage - 1, micro_batch);
     } else if ((action->kind == CRL_ACTION_BACKWARD || action->kind == CRL_ACTION_INPUT) &&
-               stage + 1 < self->program->stages) {
-        number = crl_program_where_gradient(self->index, stage + 1, micro_batch);
+               stage + 1 < index->stages) {
+        number = crl_program_where_gradient(index, stage + 1, micro_batch);
     }
-    return elsewhere(self, position, number);
+    return elsewhere(index, position, number);
 }
 
-int crl_simulator_output(const simulator *self, int position, const crl_action *action) {
+int crl_simulator_output(const program_index *index, int position, const crl_action *action) {
     const int stage = action->stage, micro_batch = action->micro_batch;
     int number = -1;
-    if (action->kind == CRL_ACTION_FORWARD && stage + 1 < self->program->stages) {
-        number = crl_program_where(self->index, CRL_ACTION_FORWARD, stage + 1, micro_batch);
+    if (action->kind == CRL_ACTION_FORWARD && stage + 1 < index->stages) {
+        number = crl_program_where(index, CRL_ACTION_FORWARD, stage + 1, micro_batch);
     } else if ((action->kind == CRL_ACTION_BACKWARD || action->kind == CRL_ACTION_INPUT) &&
                stage > 0) {
-        number = crl_program_where_gradient(self->index, stage - 1, micro_batch);
+        number = crl_program_where_gradient(index, stage - 1, micro_batch);
     }
-    return elsewhere(self, position, number);
+    return elsewhere(index, position, number);
 }
 
 static bool is_local(const simulator *self, const crl_action *action) {
@@ -54,7 +54,7 @@ double crl_simulator_awaited(const simulator *self, int position, const crl_acti
                              int *cause) {
     *cause = -1;
     if (is_compute(action->kind)) {
-        *cause = crl_simulator_input(self, position, action);
+        *cause = crl_simulator_input(self->index, position, action);
         return *cause < 0
                    ? 0
                    : (is_bare(self) ? self->arrival[*cause] : self->result->end_s[0][*cause]);
@@ -142,7 +142,7 @@ static void visit_compute(simulator *self, int position, int at, const crl_actio
     self->result->end_s[position][at] = clock;
     count_work(self, position, action);
     count_memory(self, position, action);
-    const int output = is_bare(self) ? crl_simulator_output(self, position, action) : -1;
+    const int output = is_bare(self) ? crl_simulator_output(self->index, position, action) : -1;
     if (output >= 0) {
         const int edge = action->kind == CRL_ACTION_FORWARD ? action->stage : action->stage - 1;
         clock += self->config->message_s;

@@ -32,6 +32,7 @@ static crl_status backward_input(const crl_layer_call *call) {
 const crl_layer crl_layer_add = {
     .name = "add",
     .help = "sum of two tensors of one shape",
+    .cheap = true,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

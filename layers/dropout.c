@@ -66,6 +66,7 @@ const crl_layer crl_layer_dropout = {
     .help = "drops random elements while training",
     .options = options,
     .options_bytes = sizeof(dropout_options),
+    .cheap = true,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

@@ -30,6 +30,7 @@ static crl_status backward_input(const crl_layer_call *call) {
 const crl_layer crl_layer_flatten = {
     .name = "flatten",
     .help = "keeps the samples, merges all other dimensions",
+    .cheap = true,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

@@ -57,6 +57,7 @@ const crl_layer crl_layer_gelu = {
     .help = "x times the normal distribution function of x",
     .options = options,
     .options_bytes = sizeof(gelu_options),
+    .cheap = true,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

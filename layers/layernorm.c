@@ -87,6 +87,7 @@ const crl_layer crl_layer_layernorm = {
     .help = "normalises the last dimension, then scales and shifts it",
     .options = options,
     .options_bytes = sizeof(layernorm_options),
+    .cheap = true,
     .infer = infer,
     .prepare = prepare,
     .forward = forward,

@@ -36,6 +36,7 @@ static crl_status backward_input(const crl_layer_call *call) {
 const crl_layer crl_layer_relu = {
     .name = "relu",
     .help = "max(x, 0)",
+    .cheap = true,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

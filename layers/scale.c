@@ -96,6 +96,7 @@ const crl_layer crl_layer_scale = {
     .help = "y = gain x, with one learned number",
     .options = options,
     .options_bytes = sizeof(scale_options),
+    .cheap = true,
     .infer = infer,
     .prepare = prepare,
     .release = release,

@@ -101,6 +101,7 @@ typedef struct crl_layer {
     size_t options_bytes;
     bool is_input; /* gets its output from the dataset: forward is never called */
     bool is_loss;  /* ends the graph: no outputs; fills call->loss; backward starts here */
+    bool cheap;    /* forward costs little beside the memory of its results: worth making again */
     /* Pure: checks input specs and options, fills the spec. INVALID "linear fc: ...". */
     crl_status (*infer)(crl_layer_spec *spec);
     /* Creates primitives; scratch_bytes[phase] is what calls will need. NULL: no state, no scratch.

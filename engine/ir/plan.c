@@ -184,6 +184,7 @@ void crl_plan_destroy(crl_plan *plan) {
     }
     crl_free(plan->stage);
     crl_free(plan->edge);
+    crl_free(plan->recompute);
     crl_free(plan);
 }
 

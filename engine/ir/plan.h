@@ -36,6 +36,7 @@ typedef struct crl_plan {
     crl_stage *stage;
     int edges;
     crl_edge *edge; /* ascending by (from, to, value) */
+    unsigned char *recompute; /* (nodes) CRL_RECOMPUTE_*; NULL: backward makes nothing again */
 } crl_plan;
 
 typedef struct crl_plan_config {

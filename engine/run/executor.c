@@ -22,9 +22,10 @@ static bool is_split(const crl_program *program, int row, int stage) {
 
 /* Creates the layers' states; *scratch grows to the largest need of forward [0] and backward [1].
  */
-static crl_status prepare_nodes(crl_executor *x, int first, int last, size_t scratch[2]) {
+static crl_status prepare_nodes(crl_executor *x, const crl_stage_layout *layout,
+                                size_t scratch[2]) {
     const crl_layer_env env = {x->config.kernels, x->config.sync != NULL};
-    for (int n = first; n < last; n++) {
+    for (int n = layout->first; n < layout->last; n++) {
         const crl_node *node = &x->config.plan->graph->node[n];
         size_t bytes[CRL_PHASES] = {0, 0, 0};
         if (node->layer->prepare) {
@@ -32,6 +33,7 @@ static crl_status prepare_nodes(crl_executor *x, int first, int last, size_t scr
         }
         scratch[0] = larger(scratch[0], bytes[CRL_PHASE_FORWARD]);
         scratch[1] = larger(scratch[1], larger(bytes[CRL_PHASE_INPUT], bytes[CRL_PHASE_WEIGHT]));
+        scratch[1] = larger(scratch[1], layout->recompute->again[n] ? bytes[CRL_PHASE_FORWARD] : 0);
     }
     return CRL_STATUS_OK;
 }
@@ -50,7 +52,7 @@ static crl_status create_stages(crl_executor *x) {
         x->local_of_stage[s] = x->locals++;
         CRL_TRY(crl_stage_layout_create(&local->layout, plan, s, training,
                                         is_split(x->config.program, x->row, s)));
-        CRL_TRY(prepare_nodes(x, local->layout->first, local->layout->last, scratch));
+        CRL_TRY(prepare_nodes(x, local->layout, scratch));
         size_t forward_bytes, backward_bytes;
         CRL_TRY(crl_size_add(&forward_bytes, local->layout->forward_bytes,
                              crl_memory_round(scratch[0]), "workspace"));

@@ -14,7 +14,8 @@ typedef struct action_call {
     crl_executor *x;
     crl_executor_step *step;
     const crl_local_stage *local;
-    int micro_batch; /* of this pipeline */
+    const crl_place *value, *save; /* forward's places, or backward's */
+    int micro_batch;               /* of this pipeline */
     char *scratch;
 } action_call;
 
@@ -31,7 +32,7 @@ static void *locate(const crl_executor *x, const crl_local_stage *local, int mic
 }
 
 static const void *locate_value(const action_call *a, int value) {
-    const crl_place place = a->local->layout->value[value];
+    const crl_place place = a->value[value];
     if (place.block == CRL_BLOCK_FIELD) {
         const size_t bytes = a->x->config.plan->graph->value[value].bytes;
         const char *base = a->step->field[a->x->field_of_value[value]];
@@ -48,7 +49,9 @@ static crl_layer_call begin_call(const action_call *a, int n) {
                            .state = a->x->node_state[n],
                            .kernels = a->x->config.kernels,
                            .scratch = a->scratch,
-                           .loss = node->layer->is_loss ? &a->step->loss[a->micro_batch - a->x->config.first_own] : NULL};
+                           .loss = node->layer->is_loss
+                                       ? &a->step->loss[a->micro_batch - a->x->config.first_own]
+                                       : NULL};
     call.at = (crl_call_position){a->step->seed,
                                   a->step->step,
                                   (uint32_t)n,
@@ -60,7 +63,7 @@ static crl_layer_call begin_call(const action_call *a, int n) {
     }
     for (int s = 0; s < node->spec.saves; s++) {
         const int index = (n - a->local->layout->first) * CRL_LAYER_MAX_SAVED + s;
-        call.save[s] = locate(a->x, a->local, a->micro_batch, a->local->layout->save[index]);
+        call.save[s] = locate(a->x, a->local, a->micro_batch, a->save[index]);
     }
     return call;
 }
@@ -101,29 +104,36 @@ static crl_status blame_node(const action_call *a, int n, crl_status status) {
     return status;
 }
 
-static crl_status run_forward(action_call *a) {
+/* For the first time, or again in backward: the same draws, the same bits. Its time is `phase`'s.
+ */
+static crl_status run_node_forward(const action_call *a, int n, int phase) {
     crl_executor *x = a->x;
-    a->scratch = x->workspace + a->local->layout->forward_bytes;
-    for (int n = a->local->layout->first; n < a->local->layout->last; n++) {
-        const crl_node *node = &x->config.plan->graph->node[n];
-        if (node->layer->is_input) {
-            continue;
+    const crl_node *node = &x->config.plan->graph->node[n];
+    const int64_t begin_ns = x->profile_ns ? crl_clock_ns() : 0;
+    crl_layer_call call = begin_call(a, n);
+    for (int i = 0; i < node->spec.inputs; i++) {
+        call.x[i] = locate_value(a, node->input[i]);
+    }
+    for (int o = 0; o < node->spec.outputs; o++) {
+        call.y[o] = locate(x, a->local, a->micro_batch, a->value[node->output[o]]);
+    }
+    const crl_status status = node->layer->forward(&call);
+    if (status) {
+        return blame_node(a, n, status);
+    }
+    profile(x, n, phase, begin_ns);
+    return progress(x);
+}
+
+static crl_status run_forward(action_call *a) {
+    const crl_stage_layout *layout = a->local->layout;
+    a->value = layout->value;
+    a->save = layout->save;
+    a->scratch = a->x->workspace + layout->forward_bytes;
+    for (int n = layout->first; n < layout->last; n++) {
+        if (!a->x->config.plan->graph->node[n].layer->is_input) {
+            CRL_TRY(run_node_forward(a, n, CRL_PHASE_FORWARD));
         }
-        const int64_t begin_ns = x->profile_ns ? crl_clock_ns() : 0;
-        crl_layer_call call = begin_call(a, n);
-        for (int i = 0; i < node->spec.inputs; i++) {
-            call.x[i] = locate_value(a, node->input[i]);
-        }
-        for (int o = 0; o < node->spec.outputs; o++) {
-            call.y[o] =
-                locate(x, a->local, a->micro_batch, a->local->layout->value[node->output[o]]);
-        }
-        const crl_status status = node->layer->forward(&call);
-        if (status) {
-            return blame_node(a, n, status);
-        }
-        profile(x, n, CRL_PHASE_FORWARD, begin_ns);
-        CRL_TRY(progress(x));
     }
     return CRL_STATUS_OK;
 }
@@ -149,7 +159,7 @@ static bool begin_backward(const action_call *a, int n, crl_layer_call *call) {
     for (int o = 0; o < node->spec.outputs; o++) {
         const int value = node->output[o];
         call->y[o] =
-            outputs >> o & 1u ? locate(x, a->local, a->micro_batch, layout->value[value]) : NULL;
+            outputs >> o & 1u ? locate(x, a->local, a->micro_batch, a->value[value]) : NULL;
         call->dy[o] = locate(x, a->local, a->micro_batch, layout->gradient[value]);
     }
     return wanted;
@@ -194,9 +204,28 @@ static crl_status run_node_backward(action_call *a, int n, bool input, bool weig
     return progress(x);
 }
 
+/* Makes the lost results of nodes [first, last) again. */
+static crl_status recompute(const action_call *a, int first, int last) {
+    for (int n = first; n < last; n++) {
+        if (a->local->layout->recompute->again[n]) {
+            CRL_TRY(run_node_forward(a, n, CRL_PHASE_INPUT));
+        }
+    }
+    return CRL_STATUS_OK;
+}
+
+/* Block by block, from the last to the first; a W after its I finds what that has made again. */
 static crl_status run_backward(action_call *a, bool input, bool weight) {
-    a->scratch = a->x->workspace + a->local->layout->backward_bytes;
-    for (int n = a->local->layout->last - 1; n >= a->local->layout->first; n--) {
+    const crl_stage_layout *layout = a->local->layout;
+    a->value = layout->backward_value;
+    a->save = layout->backward_save;
+    a->scratch = a->x->workspace + layout->backward_bytes;
+    for (int n = layout->last - 1; n >= layout->first; n--) {
+        const bool ends_block =
+            n + 1 == layout->last || layout->recompute->block[n + 1] != layout->recompute->block[n];
+        if (input && ends_block) {
+            CRL_TRY(recompute(a, layout->recompute->block[n], n + 1));
+        }
         if (!a->x->config.plan->graph->node[n].layer->is_input) {
             CRL_TRY(run_node_backward(a, n, input, weight));
         }
@@ -205,8 +234,10 @@ static crl_status run_backward(action_call *a, bool input, bool weight) {
 }
 
 static crl_status run_compute(crl_executor *x, crl_executor_step *step, const crl_action *action) {
-    action_call a = {x, step, &x->local[x->local_of_stage[action->stage]], action->micro_batch,
-                     NULL};
+    action_call a = {.x = x,
+                     .step = step,
+                     .local = &x->local[x->local_of_stage[action->stage]],
+                     .micro_batch = action->micro_batch};
     const int64_t begin_ns = crl_clock_ns();
     switch (action->kind) {
     case CRL_ACTION_FORWARD:
@@ -279,8 +310,8 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
     if (waiting) {
         return wait_message(x, action, request);
     }
-    const int peer = crl_mesh_rank_of_row(x->config.mesh, x->pipeline,
-                                          sending ? message->to : message->from);
+    const int peer =
+        crl_mesh_rank_of_row(x->config.mesh, x->pipeline, sending ? message->to : message->from);
     void *buffer = message_buffer(x, message, action->stage);
     const int tag = CRL_TAG_ACTION | action->message;
     x->watched = request;

@@ -6,6 +6,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
+#include "engine/ir/recompute.h"
 #include "engine/run/layout_internal.h"
 
 /*
@@ -170,6 +171,16 @@ static void fill_costs(crl_layout *layout) {
     }
 }
 
+/* The user's modes, for the plan that has a backward. */
+static crl_status mark_recompute(crl_layout *layout, const int *first_node) {
+    crl_plan *plan = layout->plan;
+    CRL_TRY(crl_alloc(&plan->recompute, (size_t)plan->graph->nodes, 1));
+    return crl_layout_placed(crl_recompute_modes(plan->recompute, plan->graph, plan->stages,
+                                                 first_node,
+                                                 &layout->settings->parallel.recompute),
+                             layout->settings, "parallel.recompute");
+}
+
 static crl_status make_plans(crl_layout *layout, const crl_registries *registries) {
     crl_status status = CRL_STATUS_OK;
     const size_t stages = (size_t)layout->stages;
@@ -185,6 +196,7 @@ static crl_status make_plans(crl_layout *layout, const crl_registries *registrie
                               .position = position,
                               .widths = layout->widths};
     CRL_TRY_OUT(crl_plan_create(&layout->plan, &config));
+    CRL_TRY_OUT(mark_recompute(layout, first_node));
     config.graph = layout->evaluate_graph;
     CRL_TRY_OUT(crl_plan_create(&layout->evaluate_plan, &config));
     CRL_TRY_OUT(crl_alloc(&layout->stage, stages, sizeof *layout->stage));

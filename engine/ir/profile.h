@@ -58,7 +58,7 @@ CRL_NODISCARD crl_status crl_profile_check(const crl_profile *profile);
 
 /* The numbers of a unit in the order files have them: one list for reader, writer and check. */
 typedef struct crl_profile_number {
-    const char *name; /* "forward", "kept", "kept.full" */
+    const char *name; /* "forward", "kept", "kept_full" */
     size_t offset;    /* of the double in crl_profile_unit */
     bool seconds;     /* false: bytes */
 } crl_profile_number;

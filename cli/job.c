@@ -139,12 +139,29 @@ crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli, crl_cli_args
     return CRL_STATUS_OK;
 }
 
+/* A user's own schedule that is broken is shown, with the action that is wrong marked; what is wrong
+ * is said by the failure that follows. */
+static crl_status show_broken_schedule(const crl_cli *cli, const char *path) {
+    crl_program *program = NULL;
+    crl_check_report report;
+    enum { COLUMNS = 160 };
+    CRL_TRY(crl_layout_read_schedule(&program, path));
+    crl_program_check(program, &report);
+    crl_status status = CRL_STATUS_OK;
+    if (report.verdict != CRL_VERDICT_VALID && cli->rank == 0)
+        status = crl_program_print_grid(program, NULL, &report, COLUMNS, stderr);
+    crl_program_destroy(program);
+    return status;
+}
+
 crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *args,
                           const crl_settings *settings, const double *node_s) {
     const int otherwise = args->exit_code;
     crl_status status = CRL_STATUS_OK;
     crl_layout *layout = NULL;
     crl_program *program = NULL;
+    if (crl_layout_is_file(settings->parallel.schedule))
+        CRL_TRY_OUT(show_broken_schedule(cli, settings->parallel.schedule));
     CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
     CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan, 0, false));
     *out = layout;

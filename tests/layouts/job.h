@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/builtins.h"
+#include "engine/ir/schedule.h"
 #include "engine/run/trainer.h"
 #include "tests/run/data_files.h"
 #include "tests/run/scratch.h"
@@ -239,9 +240,22 @@ inline Sets Width(int pipeline, int data) {
             {"parallel.data", std::to_string(data)}};
 }
 
+// Every registered schedule.
+inline std::vector<const crl_schedule *> Schedules() {
+    std::vector<const crl_schedule *> all;
+    for (const void *const *at = crl_builtins()->schedules; *at; at++) {
+        all.push_back(static_cast<const crl_schedule *>(*at));
+    }
+    return all;
+}
+
+// A schedule by name, with as many stages per position as it needs.
 inline Sets Schedule(const std::string &name) {
-    return {{"parallel.schedule", name},
-            {"parallel.virtual_stages", name == "interleaved" ? "2" : "1"}};
+    int each = 1;
+    for (const crl_schedule *schedule : Schedules()) {
+        each = name == schedule->name ? schedule->least_virtual : each;
+    }
+    return {{"parallel.schedule", name}, {"parallel.virtual_stages", std::to_string(each)}};
 }
 
 inline Sets Cuts(const std::string &cuts) {

@@ -51,6 +51,19 @@ TEST_F(Layouts, PipelineTimesScheduleTimesReplicas) {
     Same(Gpt(), layouts);
 }
 
+TEST_F(Layouts, EverySchedule) {
+    std::vector<Sets> layouts;
+    for (const crl_schedule *schedule : job::Schedules()) {
+        for (int pipeline : {1, 2, 3, 4}) {
+            layouts.push_back(Width(pipeline, 1) + Schedule(schedule->name));
+        }
+        layouts.push_back(Width(2, 2) + Schedule(schedule->name));
+        layouts.push_back(Sets{{"parallel.replicas", "[3, 1]"}} + Schedule(schedule->name));
+        layouts.push_back(Sets{{"parallel.replicas", "[1, 2, 1]"}} + Schedule(schedule->name));
+    }
+    Same(Gpt(), layouts);
+}
+
 TEST_F(Layouts, UnevenCuts) {
     Same(Gpt(), {Width(2, 1) + Cuts("[h0.ln1]"), Width(2, 2) + Cuts("[lnf]"),
                  Width(2, 1) + Cuts("[h1.attn.proj]"), Width(2, 2) + Cuts("[h2.mlp.gelu]"),

@@ -103,6 +103,29 @@ TEST_F(LayoutsMpi, PipelineTimesReplicasInterleaved) {
     Grid("interleaved");
 }
 
+TEST_F(LayoutsMpi, EverySchedule) {
+    const job::Outcome one = One(job::Gpt(scratch_));
+    for (const crl_schedule *schedule : job::Schedules()) {
+        for (int pipeline : {2, 3, 4}) {
+            Same(one, job::Gpt(scratch_) + Width(pipeline, 1) + Schedule(schedule->name), pipeline,
+                 kSharedNoEager);
+        }
+    }
+}
+
+TEST_F(LayoutsMpi, AWidthPerStage) {
+    const job::Outcome one = One(job::Gpt(scratch_));
+    const std::pair<const char *, int> widths[] = {{"[3, 1]", 4}, {"[1, 3]", 4},  {"[2, 1, 1]", 4},
+                                                   {"[1, 2, 1]", 4}, {"[3, 2]", 5}, {"[2, 4]", 6}};
+    for (const auto &[replicas, ranks] : widths) {
+        Same(one, job::Gpt(scratch_) + Sets{{"parallel.replicas", replicas}}, ranks,
+             kSharedNoEager);
+    }
+    const Sets lanes = {{"numerics.lanes", "8"}};
+    Same(One(job::Gpt(scratch_) + lanes),
+         job::Gpt(scratch_) + lanes + Sets{{"parallel.replicas", "[7, 1]"}}, 8, kSharedNoEager);
+}
+
 TEST_F(LayoutsMpi, UnevenCutsAndOddWidths) {
     const job::Outcome one = One(job::Gpt(scratch_));
     Same(one, job::Gpt(scratch_) + Width(2, 2) + Cuts("[h0.ln1]"), 4, kShared);

@@ -135,21 +135,3 @@ crl_status crl_reduce_scatter(const crl_group *group, float *data, int64_t count
     }
     return CRL_STATUS_OK;
 }
-
-crl_status crl_allreduce_f64(const crl_group *group, double *data, int64_t count, double *scratch) {
-    if (count == 0) {
-        return CRL_STATUS_OK;
-    }
-    size_t bytes;
-    CRL_TRY(crl_size_mul(&bytes, (size_t)count, sizeof *data, "all-reduce of doubles"));
-    memcpy(scratch + group->me * count, data, bytes);
-    CRL_TRY(crl_all_gather(group, scratch, bytes));
-    memcpy(data, scratch, bytes);
-    for (int member = 1; member < group->size; member++) {
-        const double *x = scratch + member * count;
-        for (int64_t i = 0; i < count; i++) {
-            data[i] += x[i];
-        }
-    }
-    return CRL_STATUS_OK;
-}

@@ -102,9 +102,6 @@ CRL_NODISCARD crl_status crl_all_gather(const crl_group *group, void *data, size
 /* data has size·count elements; member i ends with the sum of block i, in member order. */
 CRL_NODISCARD crl_status crl_reduce_scatter(const crl_group *group, float *data, int64_t count,
                                             float *scratch /* (size·count) */);
-/* Sum of doubles in member order, the same bits on all. scratch: size·count doubles. */
-CRL_NODISCARD crl_status crl_allreduce_f64(const crl_group *group, double *data, int64_t count,
-                                           double *scratch);
 
 #ifdef __cplusplus
 }

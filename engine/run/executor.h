@@ -45,6 +45,19 @@ CRL_NODISCARD crl_status crl_executor_bind(crl_executor *executor, crl_comm *com
 /* The dataset fields this rank reads: values of the graph; lends. */
 int crl_executor_fields(const crl_executor *executor, const int **out_values);
 
+/* What a training step does beside its program. Failures end the run. */
+typedef struct crl_executor_turns {
+    void *context;
+    /* Moves other work on: between kernels and in waits. */
+    crl_progress_fn progress;
+    /* Before anything of the backward pass, gradients and their buffers included. *out_go false:
+     * this pass is in vain. The rest of it computes nothing and moves no gradient; only the
+     * activations that others have sent or await still travel. All ranks must decide alike. */
+    crl_status (*before_backward)(void *context, bool *out_go);
+    /* After that, once all losses of this rank's micro-batches are there (it may have none). */
+    crl_status (*losses_known)(void *context);
+} crl_executor_turns;
+
 /* One pass through the program. */
 typedef struct crl_executor_step {
     uint64_t seed;
@@ -53,7 +66,9 @@ typedef struct crl_executor_step {
     int64_t samples;          /* valid ones in the global batch */
     const void *const *field; /* by index of crl_executor_fields: this rank's micro-batches */
     crl_loss *loss;           /* (this replica's micro-batches) zeroed, then filled here */
-    int64_t busy_ns, span_ns; /* set: computing, and from begin to end */
+    const crl_executor_turns *turns; /* lent; NULL: none */
+    bool in_vain;                    /* set: before_backward said so */
+    int64_t busy_ns, span_ns;        /* set: computing, and from begin to end */
 } crl_executor_step;
 
 /* Collective: the pipeline. Blocking. Any failure of a layer, a message or the gradient sums. */

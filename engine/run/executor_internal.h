@@ -28,7 +28,25 @@ struct crl_executor {
     bool *reached;        /* (messages) local copies: one side has been reached */
     crl_request *watched; /* the request that is polled between kernels */
     int64_t *profile_ns;
+    const crl_executor_turns *turns; /* of the step under way */
 };
+
+/* Which turns of a step have been taken. */
+typedef struct crl_turn_state {
+    int last_loss; /* index of the list's last forward of the loss; -1: none */
+    bool backward, losses;
+} crl_turn_state;
+
+/* At the beginning of a pass. */
+void crl_turns_begin(crl_turn_state *state, const crl_executor *executor,
+                     const crl_action_list *list, crl_executor_step *step);
+/* Before action `index` of the list, and at its end: takes the turns that are due. */
+CRL_NODISCARD crl_status crl_turns_reach(crl_turn_state *state, const crl_executor *executor,
+                                         const crl_action_list *list, int index,
+                                         crl_executor_step *step);
+/* Does a pass in vain leave this action out? */
+bool crl_turns_skip(const crl_executor *executor, const crl_action *action,
+                    const crl_executor_step *step);
 
 static inline int crl_executor_micro_batches(const crl_executor *x) {
     return x->config.program->micro_batches;

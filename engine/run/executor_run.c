@@ -68,17 +68,22 @@ static crl_layer_call begin_call(const action_call *a, int n) {
     return call;
 }
 
-/* Moves messages and all-reduces on between kernels. */
+/* Moves all-reduces and what the caller has under way on; in waits, too. */
+static crl_status progress_others(void *executor) {
+    const crl_executor *x = executor;
+    if (x->turns) {
+        CRL_TRY(x->turns->progress(x->turns->context));
+    }
+    return x->config.sync ? crl_grad_sync_progress(x->config.sync) : CRL_STATUS_OK;
+}
+
+/* The same and messages, between kernels. */
 static crl_status progress(crl_executor *x) {
     if (x->watched && x->watched->active) {
         bool done = false;
         CRL_TRY(crl_comm_test(x->comm, x->watched, &done));
     }
-    return x->config.sync ? crl_grad_sync_progress(x->config.sync) : CRL_STATUS_OK;
-}
-
-static crl_status progress_sync(void *sync) {
-    return crl_grad_sync_progress(sync);
+    return progress_others(x);
 }
 
 static void profile(const crl_executor *x, int node, int phase, int64_t begin_ns) {
@@ -291,8 +296,7 @@ static crl_status wait_message(crl_executor *x, const crl_action *action, crl_re
              message->gradient ? "gradient" : "activation",
              action->kind == CRL_ACTION_WAIT_SEND ? "of" : "for", action->stage,
              x->config.first_micro_batch + message->micro_batch);
-    return crl_comm_wait(x->comm, request, what, x->config.sync ? progress_sync : NULL,
-                         x->config.sync);
+    return crl_comm_wait(x->comm, request, what, progress_others, x);
 }
 
 static crl_status run_message(crl_executor *x, const crl_action *action) {
@@ -322,17 +326,25 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
 crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
     const crl_action_list *list = &x->config.program->position[x->row];
     const int64_t begin_ns = crl_clock_ns();
+    crl_turn_state turn;
     step->busy_ns = 0;
     x->watched = NULL;
+    x->turns = step->turns;
+    crl_turns_begin(&turn, x, list, step);
     memset(step->loss, 0, (size_t)crl_executor_micro_batches(x) * sizeof *step->loss);
     for (int i = 0; i < list->count; i++) {
         const crl_action *action = &list->action[i];
+        CRL_TRY(crl_turns_reach(&turn, x, list, i, step));
+        if (crl_turns_skip(x, action, step)) {
+            continue;
+        }
         if (action->message >= 0) {
             CRL_TRY(run_message(x, action));
         } else if (action->kind <= CRL_ACTION_WEIGHT) {
             CRL_TRY(run_compute(x, step, action));
         } /* REDUCE and STEP are done by the caller, after the last action */
     }
+    CRL_TRY(crl_turns_reach(&turn, x, list, list->count, step));
     step->span_ns = crl_clock_ns() - begin_ns;
     return CRL_STATUS_OK;
 }

@@ -183,6 +183,7 @@ crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config 
     CRL_TRY_OUT(
         crl_alloc(&sync->gradient, (size_t)config->params->graph->params, sizeof *sync->gradient));
     CRL_TRY_OUT(plan_buckets(sync));
+    sync->next = sync->buckets; /* nothing to start before a step begins */
     CRL_TRY_OUT(plan_tied(sync));
     CRL_TRY_OUT(plan_group(sync));
     if (sync->width > 1 && sync->buckets > 0) {

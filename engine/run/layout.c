@@ -102,9 +102,10 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
         for (int p = 0; p < CRL_PHASES; p++) {
             c->compute_s[u] += layout->node_s[n * CRL_PHASES + p];
         }
+        const int sets = layout->settings->optimizer.validate == CRL_VALIDATE_AFTER ? 2 : 1;
         for (int p = 0; p < node->spec.params; p++) {
             c->state_bytes[u] += (double)graph->param[node->param[p]].elements * sizeof(float) *
-                                 (1 + lane_buffers + layout->states);
+                                 (lane_buffers + sets * (1 + layout->states));
         }
         c->activation_bytes[u] = kept_bytes(graph, n);
         c->boundary_s[u] = n + 1 < graph->nodes ? 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
@@ -127,7 +128,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
     const void *found = NULL;
     const int stages = layout->stages;
     chain c = {0};
-    int *in_flight = NULL;
+    int *in_flight = NULL, *widths = NULL, *position = NULL;
     CRL_TRY_OUT(crl_registry_find(&found, registries->partitioners, "partitioner",
                                   s->parallel.partitioner));
     CRL_TRY_OUT(chain_init(&c, layout));
@@ -136,6 +137,12 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
     }
     CRL_TRY_OUT(crl_alloc(&in_flight, (size_t)stages, sizeof *in_flight));
     CRL_TRY_OUT(crl_layout_in_flight(in_flight, layout));
+    CRL_TRY_OUT(crl_alloc(&widths, (size_t)stages, sizeof *widths));
+    CRL_TRY_OUT(crl_alloc(&position, (size_t)stages, sizeof *position));
+    CRL_TRY_OUT(crl_layout_positions(position, layout));
+    for (int i = 0; i < stages; i++) {
+        widths[i] = layout->widths[position[i]];
+    }
     const crl_partition_request request = {.units = c.units,
                                            .compute_s = c.compute_s,
                                            .state_bytes = c.state_bytes,
@@ -145,6 +152,7 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                            .memory_limit_bytes =
                                                (double)s->parallel.memory_limit_bytes,
                                            .in_flight = in_flight,
+                                           .widths = widths,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
     CRL_TRY_OUT(crl_layout_placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
@@ -154,6 +162,8 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
     }
 out:
     crl_free(in_flight);
+    crl_free(widths);
+    crl_free(position);
     chain_fini(&c);
     return status;
 }

@@ -63,7 +63,8 @@ CRL_NODISCARD crl_status crl_layout_lane_plan(crl_lane_plan **out, const crl_lay
 
 /* What a rank reserves, by purpose. */
 typedef struct crl_memory_report {
-    size_t weights_bytes, gradients_bytes, optimizer_bytes;
+    size_t weights_bytes, gradients_bytes;
+    size_t optimizer_bytes;   /* its state, and what an update may be taken back to */
     size_t activations_bytes; /* saved values and message buffers, at their peak */
     size_t workspace_bytes;   /* values inside one action, kernel scratch */
     size_t comm_bytes;        /* all-reduce and exchange buffers */

@@ -3,6 +3,7 @@
 #include "engine/run/params.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/rng.h"
@@ -49,7 +50,7 @@ static crl_status check_bytes(const crl_params *params) {
     CRL_TRY(crl_size_mul(&bytes, (size_t)params->gradient_elements * sizeof(float),
                          (size_t)params->lane_buffers, "gradients"));
     return crl_size_mul(&bytes, (size_t)params->weight_elements * sizeof(float),
-                        (size_t)params->states, "optimizer state");
+                        2 * (size_t)(params->states + 1), "optimizer state"); /* all kept twice */
 }
 
 crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position, int lane_buffers,
@@ -105,6 +106,32 @@ size_t crl_params_gradients_bytes(const crl_params *params) {
 
 size_t crl_params_states_bytes(const crl_params *params) {
     return crl_params_weights_bytes(params) * (size_t)params->states;
+}
+
+size_t crl_params_kept_bytes(const crl_params *params) {
+    return params->keeps ? crl_params_weights_bytes(params) + crl_params_states_bytes(params) : 0;
+}
+
+void crl_params_keep(const crl_params *params, int param) {
+    const int64_t offset = params->weight_offset[param];
+    const size_t bytes = (size_t)params->graph->param[param].elements * sizeof(float);
+    memcpy(params->kept_weights + offset, params->weights + offset, bytes);
+    for (int k = 0; k < params->states; k++) {
+        memcpy(params->kept_state[k] + offset, params->state[k] + offset, bytes);
+    }
+}
+
+static void swap(float **a, float **b) {
+    float *c = *a;
+    *a = *b;
+    *b = c;
+}
+
+void crl_params_take_back(crl_params *params) {
+    swap(&params->weights, &params->kept_weights);
+    for (int k = 0; k < params->states; k++) {
+        swap(&params->state[k], &params->kept_state[k]);
+    }
 }
 
 float *crl_params_weight(const crl_params *params, int param) {

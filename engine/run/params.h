@@ -33,9 +33,11 @@ typedef struct crl_params {
     int64_t gradient_elements; /* of one lane buffer, padded */
     int lane_buffers;
     int states; /* optimizer arrays, each as large as weights */
+    bool keeps; /* an update can be taken back: there is room for a copy of what it changes */
     /* Memory; bound after the reservation. */
     float *weights, *gradients;
     float *state[2];
+    float *kept_weights, *kept_state[2];
 } crl_params;
 
 /* Offsets for the stages whose plan position is `position`. lane_buffers 0: no training. */
@@ -49,6 +51,12 @@ size_t crl_params_weights_bytes(const crl_params *params);
 size_t crl_params_gradients_bytes(const crl_params *params);
 /* Of all state arrays of the optimizer. */
 size_t crl_params_states_bytes(const crl_params *params);
+/* Of the copy of weights and state; 0 unless params->keeps. */
+size_t crl_params_kept_bytes(const crl_params *params);
+/* Copies a parameter of this rank and its state aside; params->keeps. */
+void crl_params_keep(const crl_params *params, int param);
+/* What was kept is current again. All parameters of the rank must have been kept since. */
+void crl_params_take_back(crl_params *params);
 /* Lends. NULL when not on this rank. */
 float *crl_params_weight(const crl_params *params, int param);
 /* State array `state` of a parameter; lends. NULL when not on this rank. */

@@ -41,8 +41,7 @@ static crl_status create_lane_plans(crl_rank *r, int *buffers) {
     for (int s = 0; s < plan->stages; s++) {
         if (plan->stage[s].position == r->at.position) {
             CRL_TRY(crl_layout_lane_plan(&r->lane_plan[s], r->layout, r->program, r->at, s));
-            *buffers =
-                r->lane_plan[s]->buffers > *buffers ? r->lane_plan[s]->buffers : *buffers;
+            *buffers = r->lane_plan[s]->buffers > *buffers ? r->lane_plan[s]->buffers : *buffers;
         }
     }
     return CRL_STATUS_OK;
@@ -61,8 +60,7 @@ static crl_status create_sync(crl_rank *r) {
                                          .replica = r->at.replica,
                                          .lanes = r->layout->lanes,
                                          .micro_batches = r->layout->micro_batches,
-                                         .lane_plan =
-                                             (const crl_lane_plan *const *)r->lane_plan,
+                                         .lane_plan = (const crl_lane_plan *const *)r->lane_plan,
                                          .algorithm = algorithm,
                                          .bucket_bytes = s->comm.bucket_bytes,
                                          .segment_bytes = s->comm.segment_bytes};
@@ -73,7 +71,8 @@ static crl_status sum_memory(crl_rank *r) {
     crl_memory_report *m = &r->memory;
     m->weights_bytes = crl_params_weights_bytes(r->params);
     m->gradients_bytes = crl_params_gradients_bytes(r->params);
-    m->optimizer_bytes = crl_params_states_bytes(r->params);
+    CRL_TRY(crl_size_add(&m->optimizer_bytes, crl_params_states_bytes(r->params),
+                         crl_params_kept_bytes(r->params), "optimizer state"));
     m->comm_bytes = r->sync ? crl_grad_sync_bytes(r->sync) : 0;
     m->activations_bytes = crl_executor_activation_bytes(r->evaluate_executor);
     m->workspace_bytes = crl_executor_workspace_bytes(r->evaluate_executor);
@@ -102,12 +101,12 @@ crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, b
     r->pipeline = crl_mesh_pipeline(&layout->mesh, r->at.position, r->at.replica);
     int buffers = 0;
     if (training) {
-        CRL_TRY_OUT(
-            crl_layout_program(&r->program, layout, layout->plan, r->pipeline, false));
+        CRL_TRY_OUT(crl_layout_program(&r->program, layout, layout->plan, r->pipeline, false));
         CRL_TRY_OUT(create_lane_plans(r, &buffers));
     }
     CRL_TRY_OUT(crl_params_create(&r->params, layout->plan, r->at.position, buffers,
                                   training ? layout->states : 0));
+    r->params->keeps = training && layout->settings->optimizer.validate == CRL_VALIDATE_AFTER;
     if (training) {
         CRL_TRY_OUT(create_sync(r));
     }
@@ -118,6 +117,18 @@ crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank, b
 out:
     crl_rank_destroy(r);
     return status;
+}
+
+/* A second set of weights and state, where updates may be taken back. */
+static void bind_kept(crl_rank *r, char *at) {
+    crl_params *params = r->params;
+    if (params->keeps) {
+        params->kept_weights = (float *)(void *)at;
+        for (int s = 0; s < params->states; s++) {
+            at += r->memory.weights_bytes;
+            params->kept_state[s] = (float *)(void *)at;
+        }
+    }
 }
 
 crl_status crl_rank_bind(crl_rank *r, crl_comm *comm) {
@@ -133,6 +144,8 @@ crl_status crl_rank_bind(crl_rank *r, crl_comm *comm) {
         r->params->state[s] = (float *)(void *)at;
         at += m->weights_bytes;
     }
+    bind_kept(r, at);
+    at += crl_params_kept_bytes(r->params);
     if (r->sync) {
         CRL_TRY(crl_grad_sync_bind(r->sync, comm, at));
     }

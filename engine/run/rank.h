@@ -3,7 +3,8 @@
  * Everything one rank has: its programs, executors, parameters and gradient sums, and the one
  * reservation they all live in.
  *
- *   | weights | gradients × lane buffers | optimizer state | comm | activations | workspace |
+ *   | weights | gradients × lane buffers | optimizer state, kept copies | comm | activations |
+ * workspace |
  */
 #pragma once
 

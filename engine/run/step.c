@@ -1,221 +1,169 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See step.h. The exchanged vector: [losses M × 4 | squared norms (params) | times ranks × 4]. */
+/* See step.h. */
 #include "engine/run/step.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/thread.h"
+#include "engine/run/update.h"
 
-enum { LOSS_PARTS = 4, TIME_PARTS = 4, WORLD_CHANNEL = 0 };
-
-static double *loss_part(const crl_stepper *s, int micro_batch) {
-    return s->exchange + (int64_t)micro_batch * LOSS_PARTS;
+static crl_status update(const crl_stepper *s, double scale, bool keep) {
+    const crl_update how = {s->report.step, s->report.learning_rate, scale, keep};
+    return crl_update_run(s->rank, &how);
 }
 
-static double *norm_part(const crl_stepper *s, int param) {
-    return loss_part(s, s->rank->layout->micro_batches) + param;
+static void tell(const crl_stepper *s) {
+    if (s->stepped) {
+        s->stepped(s->context, &s->report);
+    }
 }
 
-static double *time_part(const crl_stepper *s, int rank) {
-    return norm_part(s, s->rank->layout->graph->params) + (int64_t)rank * TIME_PARTS;
+static crl_status not_finite(const crl_stepper *s, const char *what, double value) {
+    return CRL_FAIL(INVALID, "step %lld: %s is %g, expected a finite number",
+                    (long long)s->report.step, what, value);
+}
+
+/* Waits for the losses of the step under way, which open its report. */
+static crl_status take_losses(crl_stepper *s) {
+    const crl_step_request *request = s->request;
+    crl_loss total = {0, 0, 0, 0};
+    bool stopping = false;
+    CRL_TRY(crl_tally_wait_losses(&s->tally, &total, &stopping));
+    s->divisor = total.weight > 0 ? total.weight : 1;
+    s->report = (crl_step_report){.step = request->step,
+                                  .learning_rate = request->learning_rate,
+                                  .samples = (double)request->data->samples,
+                                  .tokens = total.rows,
+                                  .loss = total.sum / s->divisor,
+                                  .stopping = stopping};
+    return isfinite(s->report.loss) ? CRL_STATUS_OK : not_finite(s, "loss", s->report.loss);
+}
+
+/* Waits for the norms of the last step: *out_scale is the factor of its summed gradient. */
+static crl_status take_norms(crl_stepper *s, double *out_scale) {
+    crl_tally_norms norms;
+    CRL_TRY(crl_tally_wait_norms(&s->tally, &norms));
+    const double norm = sqrt(norms.squares) / s->divisor;
+    s->report.gradient_norm = norm;
+    s->report.bubble = norms.bubble;
+    s->report.exposed_comm_s = norms.exposed_s;
+    if (!isfinite(norm)) {
+        return not_finite(s, "gradient norm", norm);
+    }
+    const double clip = s->rank->layout->settings->optimizer.clip;
+    s->clipped = clip > 0 && norm > clip;
+    *out_scale = (s->clipped ? clip / (norm + 1e-6) : 1) / s->divisor;
+    return CRL_STATUS_OK;
+}
+
+/* The last update was made without knowing the norm: does it stand? If not, it is made again. */
+static crl_status validate(crl_stepper *s, bool *out_stands) {
+    double scale = 0;
+    s->open = false;
+    const crl_status status = take_norms(s, &scale);
+    *out_stands = status == CRL_STATUS_OK && !s->clipped;
+    if (!*out_stands) {
+        crl_params_take_back(s->rank->params);
+    }
+    CRL_TRY(status);
+    if (!*out_stands) {
+        s->rollbacks++;
+        CRL_TRY(update(s, scale, false));
+    }
+    tell(s);
+    return CRL_STATUS_OK;
+}
+
+static crl_status before_backward(void *stepper, bool *out_go) {
+    crl_stepper *s = stepper;
+    if (s->open) {
+        CRL_TRY(validate(s, out_go));
+    }
+    if (*out_go) {
+        crl_grad_sync_begin(s->rank->sync);
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status losses_known(void *stepper) {
+    crl_stepper *s = stepper;
+    return crl_tally_start_losses(&s->tally, s->loss, s->request->stopping);
+}
+
+static crl_status progress(void *stepper) {
+    crl_stepper *s = stepper;
+    return crl_tally_progress(&s->tally);
 }
 
 crl_status crl_stepper_init(crl_stepper *s, crl_rank *rank, crl_comm *comm) {
-    const crl_layout *layout = rank->layout;
-    *s = (crl_stepper){.rank = rank, .world = {comm, NULL, comm->ranks, comm->rank, WORLD_CHANNEL}};
-    s->exchange_count = (int64_t)layout->micro_batches * LOSS_PARTS + layout->graph->params +
-                        (int64_t)comm->ranks * TIME_PARTS;
-    CRL_TRY(crl_alloc(&s->loss, (size_t)layout->micro_batches, sizeof *s->loss));
-    CRL_TRY(crl_alloc(&s->exchange, (size_t)s->exchange_count, sizeof(double)));
-    return crl_alloc(&s->scratch, (size_t)s->exchange_count * (size_t)comm->ranks, sizeof(double));
+    *s = (crl_stepper){.rank = rank,
+                       .turns = {.progress = progress,
+                                 .before_backward = before_backward,
+                                 .losses_known = losses_known}};
+    CRL_TRY(crl_alloc(&s->loss, (size_t)rank->layout->micro_batches, sizeof *s->loss));
+    return crl_tally_init(&s->tally, rank, comm);
 }
 
 void crl_stepper_fini(crl_stepper *s) {
+    crl_tally_fini(&s->tally);
     crl_free(s->loss);
-    crl_free(s->exchange);
-    crl_free(s->scratch);
 }
 
-/* This rank's share of the losses: only the position that holds the loss node has one. */
-static void put_losses(crl_stepper *s) {
-    const crl_rank *r = s->rank;
-    const crl_plan *plan = r->layout->plan;
-    const int stage = crl_plan_stage_of(plan, r->layout->graph->loss_node);
-    memset(s->exchange, 0, (size_t)s->exchange_count * sizeof(double));
-    for (int m = r->micro_batches.first;
-         plan->stage[stage].position == r->at.position && m < r->micro_batches.last; m++) {
-        const crl_loss *loss = &s->loss[m - r->micro_batches.first];
-        double *part = loss_part(s, m);
-        part[0] = loss->sum;
-        part[1] = loss->weight;
-        part[2] = loss->correct;
-        part[3] = loss->rows;
-    }
-}
-
-static crl_status put_norms(crl_stepper *s) {
-    const crl_rank *r = s->rank;
-    const crl_graph *graph = r->layout->graph;
-    for (int p = 0; p < graph->params; p++) {
-        const int stage = crl_plan_stage_of(r->layout->plan, graph->param[p].use[0].node);
-        if (r->at.replica == 0 && r->layout->plan->stage[stage].position == r->at.position) {
-            CRL_TRY(crl_kernels_cpu.reduce->sum_squares(NULL, crl_grad_sync_gradient(r->sync, p),
-                                                        graph->param[p].elements, norm_part(s, p)));
-        }
-    }
-    return CRL_STATUS_OK;
-}
-
-static void add_losses(const crl_stepper *s, crl_loss *total) {
-    for (int m = 0; m < s->rank->layout->micro_batches; m++) {
-        const double *part = loss_part(s, m);
-        total->sum += part[0];
-        total->weight += part[1];
-        total->correct += part[2];
-        total->rows += part[3];
-    }
-}
-
-static crl_status update(const crl_stepper *s, int64_t step, double learning_rate, double scale) {
-    const crl_rank *r = s->rank;
-    const crl_graph *graph = r->layout->graph;
-    crl_optimizer_call call = {.options = r->layout->settings->optimizer_options,
-                               .kernels = &crl_kernels_cpu,
-                               .step = step,
-                               .learning_rate = learning_rate,
-                               .gradient_scale = scale};
-    for (int p = 0; p < graph->params; p++) {
-        call.w = crl_params_weight(r->params, p);
-        if (!call.w) {
-            continue;
-        }
-        call.decay = graph->param[p].spec.decay;
-        call.dw = crl_grad_sync_gradient(r->sync, p);
-        call.n = graph->param[p].elements;
-        for (int k = 0; k < r->params->states; k++) {
-            call.state[k] = crl_params_state(r->params, k, p);
-        }
-        CRL_TRY(r->layout->optimizer->update(&call));
-    }
-    return CRL_STATUS_OK;
-}
-
-/* Fills the report from the exchanged numbers; *out_scale is the factor of the summed gradient. */
-static crl_status agree(const crl_stepper *s, int64_t step, crl_step_report *report,
-                        double *out_scale) {
-    const crl_layout *layout = s->rank->layout;
-    crl_loss total = {0, 0, 0, 0};
-    add_losses(s, &total);
-    const double divisor = total.weight > 0 ? total.weight : 1;
-    double squares = 0, busy_ns = 0, span_ns = 0;
-    for (int p = 0; p < layout->graph->params; p++) {
-        squares += *norm_part(s, p);
-    }
-    for (int r = 0; r < s->world.size; r++) {
-        const double *time = time_part(s, r);
-        busy_ns += time[0];
-        span_ns = time[1] > span_ns ? time[1] : span_ns;
-        report->exposed_comm_s =
-            time[2] > report->exposed_comm_s ? time[2] : report->exposed_comm_s;
-        report->stopping = report->stopping || time[3] > 0;
-    }
-    report->loss = total.sum / divisor;
-    report->gradient_norm = sqrt(squares) / divisor;
-    report->tokens = total.rows;
-    report->bubble = span_ns > 0 ? 1 - busy_ns / (s->world.size * span_ns) : 0;
-    if (!isfinite(report->loss) || !isfinite(report->gradient_norm)) {
-        return CRL_FAIL(INVALID, "step %lld: %s is %g, expected a finite number", (long long)step,
-                        isfinite(report->loss) ? "gradient norm" : "loss",
-                        isfinite(report->loss) ? report->gradient_norm : report->loss);
-    }
-    const double clip = layout->settings->optimizer.clip;
-    const double factor =
-        clip > 0 && report->gradient_norm > clip ? clip / (report->gradient_norm + 1e-6) : 1;
-    *out_scale = factor / divisor;
-    return CRL_STATUS_OK;
-}
-
-crl_status crl_stepper_train(crl_stepper *s, int64_t step, double learning_rate,
-                             const crl_loader_step *data, crl_step_report *report) {
+/* The program and the sums of its gradients; again from the beginning when it turns out that it ran
+ * with weights that do not stand. */
+static crl_status sum_gradients(crl_stepper *s) {
     crl_rank *r = s->rank;
-    const int64_t begin_ns = crl_clock_ns();
-    double scale = 0;
+    const crl_step_request *request = s->request;
     crl_executor_step run = {.seed = (uint64_t)r->layout->settings->train.seed,
-                             .step = (uint32_t)step,
+                             .step = (uint32_t)request->step,
                              .training = true,
-                             .samples = data->samples,
-                             .field = data->data,
-                             .loss = s->loss};
-    crl_grad_sync_begin(r->sync);
-    CRL_TRY(crl_executor_run(r->executor, &run));
+                             .samples = request->data->samples,
+                             .field = request->data->data,
+                             .loss = s->loss,
+                             .turns = &s->turns};
+    do {
+        CRL_TRY(crl_executor_run(r->executor, &run));
+    } while (run.in_vain);
     r->comm->waited_ns = 0;
     CRL_TRY(crl_grad_sync_finish(r->sync));
-    const int64_t exposed_ns = r->comm->waited_ns;
-    put_losses(s);
-    CRL_TRY(put_norms(s));
-    double *time = time_part(s, s->world.me);
-    time[0] = (double)run.busy_ns;
-    time[1] = (double)run.span_ns;
-    time[2] = (double)exposed_ns * 1e-9;
-    time[3] = report->stopping ? 1 : 0;
-    CRL_TRY(crl_allreduce_f64(&s->world, s->exchange, s->exchange_count, s->scratch));
-    report->exposed_comm_s = 0;
-    CRL_TRY(agree(s, step, report, &scale));
-    CRL_TRY(update(s, step, learning_rate, scale));
-    report->samples = (double)data->samples;
-    report->learning_rate = learning_rate;
-    report->step = step;
-    report->step_s = (double)(crl_clock_ns() - begin_ns) * 1e-9;
+    const crl_tally_times times = {(double)run.busy_ns, (double)run.span_ns,
+                                   (double)r->comm->waited_ns * 1e-9};
+    return crl_tally_start_norms(&s->tally, &times);
+}
+
+crl_status crl_stepper_train(crl_stepper *s, const crl_step_request *request) {
+    const crl_settings_optimizer *settings = &s->rank->layout->settings->optimizer;
+    const int64_t begin_ns = crl_clock_ns();
+    double scale = 0;
+    s->request = request;
+    s->turns.context = s;
+    CRL_TRY(sum_gradients(s));
+    CRL_TRY(take_losses(s));
+    s->open = settings->validate == CRL_VALIDATE_AFTER && !request->settle && !s->report.stopping &&
+              !s->clipped;
+    if (s->open) {
+        CRL_TRY(update(s, 1 / s->divisor, true));
+    } else {
+        CRL_TRY(take_norms(s, &scale));
+        CRL_TRY(update(s, scale, false));
+    }
+    s->report.step_s = (double)(crl_clock_ns() - begin_ns) * 1e-9;
+    if (!s->open) {
+        tell(s);
+    }
     return CRL_STATUS_OK;
 }
 
 crl_status crl_stepper_evaluate(crl_stepper *s, const crl_loader_step *data, crl_loss *total) {
+    bool stopping;
     crl_executor_step run = {
         .training = false, .samples = data->samples, .field = data->data, .loss = s->loss};
     CRL_TRY(crl_executor_run(s->rank->evaluate_executor, &run));
-    put_losses(s);
-    CRL_TRY(crl_allreduce_f64(&s->world, s->exchange, s->exchange_count, s->scratch));
-    add_losses(s, total);
-    return CRL_STATUS_OK;
+    CRL_TRY(crl_tally_start_losses(&s->tally, s->loss, false));
+    return crl_tally_wait_losses(&s->tally, total, &stopping);
 }
 
-static uint64_t fnv1a(uint64_t hash, const void *data, size_t bytes) {
-    const unsigned char *at = data;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ at[i]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
-/* Each owner hashes its parameters; two exact halves of every hash are exchanged. */
-crl_status crl_stepper_hash(crl_stepper *s, uint64_t *out) {
-    const crl_rank *r = s->rank;
-    const crl_graph *graph = r->layout->graph;
-    crl_status status = CRL_STATUS_OK;
-    double *half = NULL, *scratch = NULL;
-    uint64_t hash = 0xcbf29ce484222325u;
-    const size_t count = (size_t)graph->params * 2;
-    CRL_TRY_OUT(crl_alloc(&half, count, sizeof *half));
-    CRL_TRY_OUT(crl_alloc(&scratch, count * (size_t)s->world.size, sizeof *scratch));
-    for (int p = 0; p < graph->params; p++) {
-        const int stage = crl_plan_stage_of(r->layout->plan, graph->param[p].use[0].node);
-        if (r->at.replica == 0 && r->layout->plan->stage[stage].position == r->at.position) {
-            const uint64_t own = fnv1a(hash, crl_params_weight(r->params, p),
-                                       (size_t)graph->param[p].elements * sizeof(float));
-            half[p * 2] = (double)(own >> 32);
-            half[p * 2 + 1] = (double)(own & 0xffffffffu);
-        }
-    }
-    CRL_TRY_OUT(crl_allreduce_f64(&s->world, half, (int64_t)count, scratch));
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t part = (uint32_t)half[i];
-        hash = fnv1a(hash, &part, sizeof part);
-    }
-    *out = hash;
-out:
-    crl_free(half);
-    crl_free(scratch);
-    return status;
+crl_status crl_stepper_hash(const crl_stepper *s, uint64_t *out) {
+    return crl_tally_hash(&s->tally, out);
 }

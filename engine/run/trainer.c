@@ -21,7 +21,8 @@ typedef struct trainer {
     int64_t steps, steps_per_epoch;
     crl_lr_config rate;
     crl_run_result result;
-    int lock; /* of the run folder; -1: not held */
+    int64_t event_allocations; /* made while events were told */
+    int lock;                  /* of the run folder; -1: not held */
 } trainer;
 
 /* What crl_train hands to every rank. */
@@ -47,7 +48,8 @@ static crl_status find_resume(trainer *t, crl_comm *comm, crl_settings *settings
     }
     CRL_TRY(crl_resume_check(&t->from, settings));
     const int64_t lanes = t->from.lanes;
-    if (settings->lanes == 0 && lanes >= crl_settings_widest(settings) && (lanes & (lanes - 1)) == 0) {
+    if (settings->lanes == 0 && lanes >= crl_settings_widest(settings) &&
+        (lanes & (lanes - 1)) == 0) {
         settings->lanes = lanes;
     }
     return CRL_STATUS_OK;
@@ -195,64 +197,89 @@ static bool due(int64_t step, int64_t every, int64_t last) {
     return step == last || (every > 0 && step % every == 0);
 }
 
+/* Does something look at the weights after this step? */
+static bool evaluates(const trainer *t, int64_t step) {
+    return t->validation.dataset && due(step, t->session.settings->train.evaluate_every, t->steps);
+}
+
+static bool saves(const trainer *t, int64_t step) {
+    return due(step, t->session.settings->train.checkpoint_every, t->steps);
+}
+
+/* A step stands: it becomes part of the result. What the events allocate is not the step's. */
+static void stepped(void *trainer_, const crl_step_report *step) {
+    trainer *t = trainer_;
+    crl_step_report report = *step;
+    report.steps = t->steps;
+    report.epoch = (double)step->step / (double)t->steps_per_epoch;
+    report.peak_bytes = t->session.peak_bytes;
+    t->result.steps = step->step;
+    t->result.loss = step->loss;
+    t->result.stopped = step->stopping && step->step < t->steps;
+    const int64_t allocations = crl_alloc_thread_count();
+    if (t->events && t->events->stepped) {
+        t->events->stepped(t->events->context, &report);
+    }
+    t->event_allocations += crl_alloc_thread_count() - allocations;
+}
+
 /* One step with its bookkeeping. Allocations of the step proper are counted from the second on. */
 static crl_status train_step(trainer *t, int64_t step) {
     crl_loader_step data;
-    crl_step_report report = {.steps = t->steps,
-                              .epoch = (double)step / (double)t->steps_per_epoch,
-                              .peak_bytes = t->session.peak_bytes,
-                              .stopping =
-                                  t->asked && t->asked->stop && t->asked->stop(t->asked->context)};
-    const int64_t allocations = crl_alloc_thread_count();
+    const crl_step_request request = {.step = step,
+                                      .learning_rate = crl_lr_at(&t->rate, step),
+                                      .data = &data,
+                                      .stopping = t->asked && t->asked->stop &&
+                                                  t->asked->stop(t->asked->context),
+                                      .settle = evaluates(t, step) || saves(t, step)};
+    const int64_t allocations = crl_alloc_thread_count() - t->event_allocations;
     const int64_t primitives = crl_kernels_primitives_created();
     CRL_TRY(crl_loader_next(t->loader, &data));
-    CRL_TRY(
-        crl_stepper_train(&t->session.stepper, step, crl_lr_at(&t->rate, step), &data, &report));
+    CRL_TRY(crl_stepper_train(&t->session.stepper, &request));
     if (step > t->from.step + 1) {
-        t->result.late_allocations += crl_alloc_thread_count() - allocations;
+        t->result.late_allocations += crl_alloc_thread_count() - t->event_allocations - allocations;
         t->result.late_primitives += crl_kernels_primitives_created() - primitives;
-    }
-    t->result.steps = step;
-    t->result.loss = report.loss;
-    t->result.stopped = report.stopping && step < t->steps;
-    if (t->events && t->events->stepped) {
-        t->events->stepped(t->events->context, &report);
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status train_all(trainer *t) {
-    const crl_settings_train *train = &t->session.settings->train;
+    crl_stepper *stepper = &t->session.stepper;
     t->result.steps = t->from.step;
     t->result.evaluation.step = -1;
+    stepper->stepped = stepped;
+    stepper->context = t;
     for (int64_t step = t->from.step + 1; step <= t->steps; step++) {
         CRL_TRY(train_step(t, step));
         if (t->result.stopped) {
             CRL_TRY(save(t, step));
             break;
         }
-        if (t->validation.dataset && due(step, train->evaluate_every, t->steps)) {
+        if (evaluates(t, step)) {
             CRL_TRY(evaluate(t, step));
         }
-        if (due(step, train->checkpoint_every, t->steps)) {
+        if (saves(t, step)) {
             CRL_TRY(save(t, step));
         }
     }
+    t->result.rollbacks = stepper->rollbacks;
+    if (t->events && t->result.rollbacks > 0) {
+        crl_log_write(&t->events->log, CRL_LOG_INFO,
+                      "%lld updates were taken back: their gradient norm was above optimizer.clip",
+                      (long long)t->result.rollbacks);
+    }
     t->result.reserved_bytes = (int64_t)t->session.rank->memory.total_bytes;
-    return crl_stepper_hash(&t->session.stepper, &t->result.parameter_hash);
+    return crl_stepper_hash(stepper, &t->result.parameter_hash);
 }
 
 /* Counts of all ranks in everybody's result. */
 static crl_status sum_counts(trainer *t) {
-    double *scratch = NULL;
-    crl_comm *comm = t->session.comm;
     double count[2] = {(double)t->result.late_allocations, (double)t->result.late_primitives};
-    CRL_TRY(crl_alloc(&scratch, (size_t)comm->ranks * 2, sizeof *scratch));
-    const crl_status status = crl_allreduce_f64(&t->session.stepper.world, count, 2, scratch);
-    crl_free(scratch);
+    CRL_TRY(crl_agree_sum(&t->session.stepper.tally.world, CRL_TALLY_ONCE, count, 2,
+                          "the counts of allocations"));
     t->result.late_allocations = (int64_t)count[0];
     t->result.late_primitives = (int64_t)count[1];
-    return status;
+    return CRL_STATUS_OK;
 }
 
 static crl_status train_rank(void *argument, crl_comm *comm) {

@@ -68,6 +68,7 @@ typedef struct crl_run_result {
     int64_t reserved_bytes;           /* measured: rank 0's reservation */
     int64_t late_allocations; /* made by any rank after the first step's end, by rank threads */
     int64_t late_primitives;
+    int64_t rollbacks; /* updates taken back since the run began: optimizer.validate=after */
 } crl_run_result;
 
 /*

@@ -152,9 +152,9 @@ class Rank {
             const json_t *expected = json_array_get(steps, size_t(step - 1));
             const crl_loader_step data =
                 Data(step, int(json_integer_value(json_object_get(expected, "samples"))));
-            crl_step_report report = {};
-            CRL_TRY(
-                crl_stepper_train(&session_.stepper, step, crl_lr_at(&rate, step), &data, &report));
+            const crl_step_request request = {step, crl_lr_at(&rate, step), &data, false, true};
+            CRL_TRY(crl_stepper_train(&session_.stepper, &request));
+            const crl_step_report &report = session_.stepper.report;
             CompareStep(report, expected);
             if (step == 1) {
                 CompareGradients();

@@ -92,6 +92,7 @@ static error_t parse_one(int key, char *text, struct argp_state *argp_state) {
         return 0;
     case HELP_KEY:
         argp_state->name = state->name; /* argp itself would call it by argv[0] */
+        setenv("ARGP_HELP_FMT", "opt-doc-col=32", 0); /* room for --micro-batches=INTEGER */
         argp_state_help(argp_state, stdout, ARGP_HELP_STD_HELP);
         return 0;
     case ARGP_KEY_ARG:

@@ -43,6 +43,7 @@ static crl_status cut(crl_partition *out, const crl_partition_request *request) 
                                    .state_bytes = request->state_bytes,
                                    .active_bytes = request->activation_bytes,
                                    .in_flight = request->in_flight,
+                                   .widths = request->widths,
                                    .boundary = request->boundary_s,
                                    .may_cut_before = request->may_cut_before,
                                    .limit_bytes = limit > 0 ? limit : INFINITY};

@@ -3,7 +3,7 @@
  * Cuts of a chain. Works from the end, because the memory of a stage depends on how many stages
  * follow it: with k stages for the units from i on,
  *
- *     best[k][i] = min over j of max(time(i..j-1), boundary(j-1), best[k-1][j])
+ *     best[k][i] = min over j of max(time(i..j-1) / width, boundary(j-1), best[k-1][j])
  *
  * among the j whose stage fits: one table answers for every number of stages. Stage sums grow with
  * j, so the search over j ends at the first that cannot be better. A second pass chooses, among all
@@ -42,6 +42,10 @@ static double bytes_of(const chain_problem *problem, const stage_sum *sum, int s
            sum->active * (problem->in_flight ? problem->in_flight[stage] : stages_left);
 }
 
+static double time_of(const chain_problem *problem, const stage_sum *sum, int stages_left) {
+    return problem->widths ? sum->time / problem->widths[problem->stages - stages_left] : sum->time;
+}
+
 static bool may_cut(const chain_problem *problem, int unit) {
     return !problem->may_cut_before || problem->may_cut_before[unit];
 }
@@ -63,26 +67,27 @@ typedef struct measure {
 
 static double join_time(const table *self, const stage_sum *sum, double boundary, double rest,
                         int stages_left, double bound) {
-    (void)self, (void)stages_left, (void)bound;
-    return fmax(fmax(sum->time, boundary), rest);
+    (void)bound;
+    return fmax(fmax(time_of(self->problem, sum, stages_left), boundary), rest);
 }
 
 static bool hopeless_time(const table *self, const stage_sum *sum, double best, int stages_left,
                           double bound) {
     (void)bound;
-    return sum->time >= best ||
+    return time_of(self->problem, sum, stages_left) >= best ||
            bytes_of(self->problem, sum, stages_left) > self->problem->limit_bytes;
 }
 
 static double join_squares(const table *self, const stage_sum *sum, double boundary, double rest,
                            int stages_left, double bound) {
-    (void)self, (void)stages_left;
-    return boundary > bound ? INFINITY : sum->time * sum->time + rest;
+    const double time = time_of(self->problem, sum, stages_left);
+    return boundary > bound ? INFINITY : time * time + rest;
 }
 
 static bool hopeless_squares(const table *self, const stage_sum *sum, double best, int stages_left,
                              double bound) {
-    return sum->time > bound || sum->time * sum->time >= best ||
+    const double time = time_of(self->problem, sum, stages_left);
+    return time > bound || time * time >= best ||
            bytes_of(self->problem, sum, stages_left) > self->problem->limit_bytes;
 }
 

@@ -12,6 +12,7 @@ typedef struct chain_problem {
     const double *state_bytes;  /* (units) held once */
     const double *active_bytes; /* (units) held once per micro-batch in flight */
     const int *in_flight;       /* (stages) of the request; NULL: as many as stages to the end */
+    const int *widths;          /* (stages) that a stage's time is shared by; NULL: 1 each */
     const double *boundary;     /* (units) cost of the cut after unit j */
     const bool *may_cut_before; /* (units) NULL: everywhere */
     double limit_bytes;         /* INFINITY: none */

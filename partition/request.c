@@ -55,6 +55,13 @@ crl_status crl_partition_check_request(const char *name, const crl_partition_req
                         "may be made",
                         name, stages);
     }
+    for (int s = 0; request->widths && s < stages; s++) {
+        if (request->widths[s] < 1 || request->fewer_stages) {
+            return CRL_FAIL(INVALID, "%s: stage %d has %d replicas%s", name, s, request->widths[s],
+                            request->fewer_stages ? ", but fewer stages may be made"
+                                                  : ", expected 1 or more");
+        }
+    }
     const double limit = request->memory_limit_bytes;
     if (!isfinite(limit) || limit < 0) {
         return CRL_FAIL(INVALID, "%s: memory limit is %g bytes, expected 0 or more", name, limit);
@@ -82,7 +89,9 @@ void crl_partition_measure(crl_partition *inout, const crl_partition_request *re
         const double bytes = sum_of(request->state_bytes, first, last) +
                              crl_partition_in_flight(request->in_flight, inout->stages, s) *
                                  sum_of(request->activation_bytes, first, last);
-        inout->bottleneck_s = fmax(inout->bottleneck_s, sum_of(request->compute_s, first, last));
+        const double time_s = sum_of(request->compute_s, first, last);
+        inout->bottleneck_s = fmax(inout->bottleneck_s,
+                                   request->widths ? time_s / request->widths[s] : time_s);
         if (s > 0 && request->boundary_s) {
             inout->bottleneck_s = fmax(inout->bottleneck_s, request->boundary_s[first - 1]);
         }

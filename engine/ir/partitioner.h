@@ -26,6 +26,8 @@ typedef struct crl_partition_request {
     /* (stages) micro-batches that stage s holds at once, as the schedule declares; only without
      * fewer_stages. NULL: S - s, as in 1F1B */
     const int *in_flight;
+    /* (stages) replicas that share the time of stage s; only without fewer_stages. NULL: 1 each */
+    const int *widths;
     const char *const *unit_name; /* (units) for manual cuts and messages; may be NULL */
     crl_text_list cuts;           /* manual: name or index of the first unit of stages 1.. */
 } crl_partition_request;

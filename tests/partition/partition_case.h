@@ -25,6 +25,7 @@ struct partition_case {
     double limit = 0;
     std::vector<const char *> names, cuts;
     std::vector<int> in_flight; // empty: stages to the end
+    std::vector<int> widths;    // empty: 1 each
 
     crl_partition_request request() const {
         crl_partition_request out = {};
@@ -40,6 +41,7 @@ struct partition_case {
         out.memory_limit_bytes = limit;
         out.unit_name = names.empty() ? nullptr : names.data();
         out.in_flight = in_flight.empty() ? nullptr : in_flight.data();
+        out.widths = widths.empty() ? nullptr : widths.data();
         out.cuts.count = (int)cuts.size();
         out.cuts.item = const_cast<const char **>(cuts.data());
         return out;
@@ -62,6 +64,7 @@ inline cut_figures measure(const partition_case &c, const std::vector<int> &firs
             state += c.state.empty() ? 0 : c.state[j];
             active += c.active.empty() ? 0 : c.active[j];
         }
+        time = c.widths.empty() ? time : time / c.widths[(size_t)s];
         out.bottleneck = std::max(out.bottleneck, time);
         if (s > 0 && !c.boundary.empty()) {
             out.bottleneck = std::max(out.bottleneck, c.boundary[first[s] - 1]);
@@ -120,6 +123,10 @@ inline partition_case random_case(std::mt19937 &random) {
     for (int s = 0; !c.fewer && pick(0, 2) > 0 && s < c.stages; s++) {
         c.in_flight.resize((size_t)c.stages, 1);
         c.in_flight[(size_t)s] = pick(1, 6);
+    }
+    for (int s = 0; !c.fewer && pick(0, 1) > 0 && s < c.stages; s++) {
+        c.widths.resize((size_t)c.stages, 1);
+        c.widths[(size_t)s] = pick(1, 4);
     }
     return c;
 }

@@ -30,20 +30,21 @@ typedef struct crl_hybrid {
 } crl_hybrid;
 
 typedef struct crl_prediction {
-    double step_s;      /* pipeline_s + reduce_s + update_s */
-    double pipeline_s;  /* first action to last, simulated action by action */
-    double reduce_s;    /* of the gradient sums, what backward does not hide */
-    double update_s;    /* optimizer */
-    double bubble;      /* idle share of the pipeline */
-    double exposed_s;   /* communication that computing does not hide, messages and sums */
-    double peak_bytes;  /* of the position that needs the most */
+    double step_s;     /* pipeline_s + reduce_s + update_s */
+    double pipeline_s; /* first action to last, simulated action by action */
+    double reduce_s;   /* of the gradient sums, what backward does not hide */
+    double update_s;   /* optimizer */
+    double bubble;     /* idle share of the pipeline */
+    double exposed_s;  /* communication that computing does not hide, messages and sums */
+    double peak_bytes; /* of the position that needs the most */
     int peak_position;
     double tokens_per_s, samples_per_s;
     double price_per_billion_tokens; /* 0: the machine has no price */
 } crl_prediction;
 
 /* INVALID: a layout that does not suit the profile or the machine; what the schedule reports.
- * `position_bytes` (P, may be NULL) gets the memory of each position. */
+ * NOMEM. `position_bytes` (P, may be NULL) gets the memory of each position. Whether that fits is
+ * for the caller to say. The profile is one that crl_profile_check accepts. */
 CRL_NODISCARD crl_status crl_predict(crl_prediction *out, double *position_bytes,
                                      const crl_hybrid *layout, const crl_profile *profile,
                                      const crl_machine *machine);

@@ -100,8 +100,8 @@ crl_status crl_recompute_modes(unsigned char *out_mode, const crl_graph *graph, 
     memset(out_mode, CRL_RECOMPUTE_NONE, (size_t)graph->nodes);
     CRL_TRY(count_plain(&plain, list));
     if (plain > 1 && plain != stages) {
-        return CRL_FAIL(INVALID, "%d modes, expected 1 or one for each of %d stages", plain,
-                        stages);
+        return CRL_FAIL(INVALID, "%d modes, expected 1 or one for each of %d stage%s", plain,
+                        stages, stages == 1 ? "" : "s");
     }
     for (int s = 0; s < stages && plain > 0; s++) {
         const int last = s + 1 < stages ? first_node[s + 1] : graph->nodes;

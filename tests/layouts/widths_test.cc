@@ -51,6 +51,33 @@ TEST_F(Widths, ManyLanesAndFewMicroBatches) {
     EXPECT_EQ(Bits(few + Replicas("[4, 1]")), Bits(few));
 }
 
+TEST_F(Widths, EvaluateAndResumeAlike) {
+    const Sets validation = {{"data.validation", "[" + (scratch_ / "tokens.bin") + "]"},
+                             {"train.evaluate_batch", "3"}};
+    const job::Outcome one = Train(job::Gpt(scratch_) + validation);
+    for (const char *widths : {"[3, 1]", "[1, 3, 2]"}) {
+        const job::Outcome wide = Train(job::Gpt(scratch_) + validation + Replicas(widths));
+        ASSERT_EQ(wide.status, CRL_STATUS_OK) << wide.message;
+        EXPECT_EQ(wide.result.evaluation.loss, one.result.evaluation.loss) << widths;
+    }
+    const Sets stops = {{"train.checkpoint_every", "5"}, {"train.keep", "0"}};
+    EXPECT_EQ(Bits(job::Gpt(scratch_) + Replicas("[3, 1]") + stops), one.Bits());
+    const Sets goes_on = {{"run.resume", scratch_ / "run/checkpoints/step-00000005"}};
+    for (const char *widths : {"[1, 2]", "[2, 1, 3]", "[4]"}) {
+        const job::Outcome rest = Train(job::Gpt(scratch_) + Replicas(widths) + goes_on);
+        ASSERT_EQ(rest.status, CRL_STATUS_OK) << rest.message;
+        EXPECT_EQ(rest.result.parameter_hash, one.result.parameter_hash) << widths;
+    }
+}
+
+TEST_F(Widths, ImagesToo) {
+    job::WriteImages(scratch_, 203);
+    const Sets mlp = job::Mlp(scratch_, scratch_ / "images", scratch_ / "labels");
+    const std::string one = Bits(mlp);
+    EXPECT_EQ(Bits(mlp + Replicas("[3, 1]")), one);
+    EXPECT_EQ(Bits(mlp + Replicas("[1, 4, 2]") + Schedule("gpipe")), one);
+}
+
 TEST_F(Widths, RandomOnes) {
     const unsigned seed = std::random_device{}();
     SCOPED_TRACE("seed " + std::to_string(seed));

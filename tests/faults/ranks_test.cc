@@ -11,6 +11,7 @@
 #include "engine/base/thread.h"
 #include "engine/comm/transport.h"
 #include "engine/run/dataset.h"
+#include "engine/run/tally.h"
 #include "tests/layouts/job.h"
 
 namespace {
@@ -21,11 +22,12 @@ using job::Width;
 
 enum class Fault { kNone, kFail, kLose, kStall };
 
-// What goes wrong: `rank` behaves from its send number `after` on.
+// What goes wrong: `rank` behaves from its send number `after` on, of those with that tag.
 struct Plan {
     Fault fault = Fault::kNone;
     int rank = -1;
     int after = 0;
+    int tag = -1; // any
 };
 
 // One for the whole program: transports have no room for a context.
@@ -54,8 +56,9 @@ void ReleaseStalled() {
 
 crl_status FaultySend(crl_endpoint *endpoint, int peer, int tag, const void *data, size_t bytes,
                       crl_request *request) {
-    const bool wrong = Wrong();
-    my_sends += my_rank == stage.plan.rank;
+    const bool counts = stage.plan.tag < 0 || tag == stage.plan.tag;
+    const bool wrong = counts && Wrong();
+    my_sends += counts && my_rank == stage.plan.rank;
     if (!wrong || stage.plan.fault == Fault::kNone) {
         return crl_transport_local.send(endpoint, peer, tag, data, bytes, request);
     }
@@ -214,6 +217,27 @@ TEST_F(FaultsRanks, StallsInOtherLayouts) {
         EXPECT_EQ(outcome.status, CRL_STATUS_TIMEOUT) << layout.Text();
         EXPECT_NE(outcome.message.find("rank 1 does not answer"), std::string::npos)
             << layout.Text() << outcome.message;
+    }
+}
+
+// The others have gone on to the next step; what they wait for there is the last one's norms.
+TEST_F(FaultsRanks, RankThatIsGoneBeforeAnUpdateIsValidated) {
+    const int norms = CRL_TAG_COLLECTIVE | (CRL_TALLY_NORMS + 1);
+    const Sets sets = Gpt() + Sets{{"optimizer.validate", "after"}, {"optimizer.clip", "0"}};
+    for (int rank : {0, 3}) {
+        const int after = rank == 0 ? 2 : 1; // one step's: to both children, to the parent
+        job::Outcome outcome = Train(sets + Width(2, 2), {Fault::kStall, rank, after, norms});
+        EXPECT_TRUE(stage.happened);
+        EXPECT_EQ(outcome.status, CRL_STATUS_TIMEOUT);
+        EXPECT_NE(outcome.message.find("rank " + std::to_string(rank) + " does not answer"),
+                  std::string::npos)
+            << "rank " << rank << ": " << outcome.message;
+        EXPECT_NE(outcome.message.find("the norms of the gradients"), std::string::npos)
+            << outcome.message;
+        EXPECT_EQ(outcome.loss.size(), 1u) << "rank " << rank; // step 2 has not been validated
+        outcome = Train(sets + Width(2, 2), {Fault::kFail, rank, after, norms});
+        EXPECT_EQ(outcome.status, CRL_STATUS_IO);
+        EXPECT_EQ(outcome.rank, rank) << outcome.message;
     }
 }
 

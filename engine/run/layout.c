@@ -7,17 +7,11 @@
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/ir/recompute.h"
+#include "engine/run/counted.h"
 #include "engine/run/layout_internal.h"
 
-/*
- * A nominal device: only the ratios matter to the cuts. One core of a current server CPU, and a
- * link within the machine (docs/benchmarks.md).
- */
-static const double nominal_flops_per_s = 100e9, nominal_bytes_per_s = 15e9,
-                    nominal_link_bytes_per_s = 8e9;
-
-static crl_status build_graph(crl_graph **out, const crl_settings *settings,
-                              const crl_registries *registries, int64_t batch) {
+crl_status crl_layout_graph(crl_graph **out, const crl_settings *settings,
+                            const crl_registries *registries, int64_t batch) {
     crl_status status = CRL_STATUS_OK;
     crl_model *model = NULL;
     CRL_TRY_OUT(crl_model_create(&model));
@@ -26,17 +20,6 @@ static crl_status build_graph(crl_graph **out, const crl_settings *settings,
 out:
     crl_model_destroy(model);
     return status;
-}
-
-static void analytic_times(const crl_graph *graph, double *node_s) {
-    for (int n = 0; n < graph->nodes; n++) {
-        const crl_layer_cost *cost = &graph->node[n].spec.cost;
-        for (int p = 0; p < CRL_PHASES; p++) {
-            const double flops_s = cost->flops[p] / nominal_flops_per_s;
-            const double bytes_s = cost->bytes[p] / nominal_bytes_per_s;
-            node_s[n * CRL_PHASES + p] = flops_s > bytes_s ? flops_s : bytes_s;
-        }
-    }
 }
 
 /* The chain the partitioner cuts: every node but the dataset's, which are read where they are used.
@@ -109,7 +92,7 @@ static crl_status chain_init(chain *c, const crl_layout *layout) {
         }
         c->activation_bytes[u] = kept_bytes(graph, n);
         c->boundary_s[u] = n + 1 < graph->nodes ? 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
-                                                      nominal_link_bytes_per_s
+                                                      crl_counted_nominal()->within.bytes_per_s
                                                 : 0;
         c->units++;
     }
@@ -155,8 +138,9 @@ static crl_status make_cuts(crl_layout *layout, const crl_registries *registries
                                            .widths = widths,
                                            .unit_name = c.name,
                                            .cuts = s->parallel.cuts};
-    CRL_TRY_OUT(crl_layout_placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
-                       request.cuts.count > 0 ? "parallel.cuts" : "parallel.partitioner"));
+    CRL_TRY_OUT(
+        crl_layout_placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
+                          request.cuts.count > 0 ? "parallel.cuts" : "parallel.partitioner"));
     for (int i = 0; i < stages; i++) {
         first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
     }
@@ -186,8 +170,7 @@ static crl_status mark_recompute(crl_layout *layout, const int *first_node) {
     crl_plan *plan = layout->plan;
     CRL_TRY(crl_alloc(&plan->recompute, (size_t)plan->graph->nodes, 1));
     return crl_layout_placed(crl_recompute_modes(plan->recompute, plan->graph, plan->stages,
-                                                 first_node,
-                                                 &layout->settings->parallel.recompute),
+                                                 first_node, &layout->settings->parallel.recompute),
                              layout->settings, "parallel.recompute");
 }
 
@@ -269,15 +252,16 @@ crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
     CRL_TRY_OUT(make_mesh(layout));
     CRL_TRY_OUT(count_micro_batches(layout));
     CRL_TRY_OUT(crl_layout_find_schedule(layout, registries));
-    CRL_TRY_OUT(build_graph(&layout->graph, settings, registries, settings->train.micro_batch));
     CRL_TRY_OUT(
-        build_graph(&layout->evaluate_graph, settings, registries, settings->train.evaluate_batch));
+        crl_layout_graph(&layout->graph, settings, registries, settings->train.micro_batch));
+    CRL_TRY_OUT(crl_layout_graph(&layout->evaluate_graph, settings, registries,
+                                 settings->train.evaluate_batch));
     const size_t times = (size_t)layout->graph->nodes * CRL_PHASES;
     CRL_TRY_OUT(crl_alloc(&layout->node_s, times, sizeof(double)));
     if (node_s) {
         memcpy(layout->node_s, node_s, times * sizeof(double));
     } else {
-        analytic_times(layout->graph, layout->node_s);
+        crl_counted_times(layout->node_s, layout->graph, crl_counted_nominal());
     }
     CRL_TRY_OUT(make_plans(layout, registries));
     *out = layout;

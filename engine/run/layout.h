@@ -37,6 +37,10 @@ typedef struct crl_layout {
     crl_partition partition;
 } crl_layout;
 
+/* The settings' model for micro-batches of `batch` samples. Owned by the caller. */
+CRL_NODISCARD crl_status crl_layout_graph(crl_graph **out, const crl_settings *settings,
+                                          const crl_registries *registries, int64_t batch);
+
 /* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: analytic. */
 CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
                                            const crl_registries *registries, const double *node_s);

@@ -231,9 +231,10 @@ TEST_F(LayoutsMemory, NothingIsAllocatedFromStepTwoOn) {
     }
     ExpectNothingAllocated(job::Gpt(scratch_));
     ExpectNothingAllocated(job::Gpt(scratch_) + Sets{{"run.threads", "2"}});
-    for (const char *schedule : {"gpipe", "1f1b", "interleaved"}) {
-        ExpectNothingAllocated(job::Gpt(scratch_) + Width(2, 2) + Schedule(schedule));
+    for (const crl_schedule *schedule : job::Schedules()) {
+        ExpectNothingAllocated(job::Gpt(scratch_) + Width(2, 2) + Schedule(schedule->name));
     }
+    ExpectNothingAllocated(job::Gpt(scratch_) + Sets{{"parallel.replicas", "[3, 1]"}});
     for (const char *algorithm : {"tree", "ring", "halving"}) {
         ExpectNothingAllocated(job::Gpt(scratch_) + Width(1, 4) +
                                Sets{{"comm.allreduce", algorithm}, {"comm.bucket", "4KiB"}});
@@ -261,12 +262,15 @@ TEST_F(LayoutsMemory, TheCounterSeesAllocations) {
 }
 
 TEST_F(LayoutsMemory, PredictedIsReserved) {
-    const std::vector<Sets> layouts = {Width(1, 1),
-                                       Width(2, 2),
-                                       Width(4, 1),
-                                       Width(1, 3),
-                                       Width(2, 1) + Schedule("interleaved"),
-                                       Width(2, 2) + Schedule("gpipe")};
+    std::vector<Sets> layouts = {Width(1, 1),
+                                 Width(2, 2),
+                                 Width(4, 1),
+                                 Width(1, 3),
+                                 Sets{{"parallel.replicas", "[3, 1]"}},
+                                 Sets{{"parallel.replicas", "[1, 2, 1]"}}};
+    for (const crl_schedule *schedule : job::Schedules()) {
+        layouts.push_back(Width(2, 2) + Schedule(schedule->name));
+    }
     for (const Sets &layout : layouts) {
         const Sets sets = job::Gpt(scratch_) + layout + Sets{{"train.steps", "2"}};
         const crl_memory_report predicted = Predict(sets);

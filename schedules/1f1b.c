@@ -9,16 +9,25 @@
  *
  * As fast as gpipe, but what a stage holds does not grow with M.
  *
- * cost card: bubble (S-1)/(M+S-1) exact · peak activations on stage s min(S-s, M) ·
- * messages 2(S-1)M
+ * Where stage s has w replicas, and W replicas come after it, the list warms up with
+ * a = w·ceil(W/w) forwards: dealt out to w, that is ceil(W/w) each, enough to keep all that come
+ * after it busy [narayanan19] §3.2. Equal widths: w(S-s-1), the same list for each.
+ *
+ * cost card: bubble (S-1)/(M+S-1), exact with a width of 1 · peak activations on stage s
+ * min(a+1, M), of a replica of the widest ceil(W/w)+1 when shares are even · messages 2(S-1)M
  */
 #include "engine/ir/schedule.h"
 
 #include "schedules/request_internal.h"
 
 static int warm_up(const crl_schedule_request *request, int stage) {
-    const int forwards = request->stages - stage - 1;
-    return forwards < request->micro_batches ? forwards : request->micro_batches;
+    const int width = request->widths ? request->widths[stage] : 1;
+    int64_t after = 0;
+    for (int s = stage + 1; s < request->stages; s++) {
+        after += request->widths ? request->widths[s] : 1;
+    }
+    const int64_t forwards = (after + width - 1) / width * width;
+    return forwards < request->micro_batches ? (int)forwards : request->micro_batches;
 }
 
 static crl_status emit_stage(crl_program *program, int stage, int ahead) {
@@ -53,12 +62,11 @@ out:
 
 static double bubble(const crl_schedule_request *request) {
     const double idle = request->stages - 1;
-    return idle / (request->micro_batches + idle);
+    return crl_schedule_dealt_bubble(request, idle / (request->micro_batches + idle));
 }
 
 static int peak_activations(const crl_schedule_request *request, int stage) {
-    const int held = request->stages - stage;
-    return held < request->micro_batches ? held : request->micro_batches;
+    return crl_schedule_dealt_peak(request, stage, warm_up(request, stage) + 1);
 }
 
 static bool exact(const crl_schedule_request *request) {

@@ -9,7 +9,8 @@
  * Backwards run in ascending order as everywhere, because sums of gradients are taken in that
  * order.
  *
- * cost card: bubble (S-1)/(M+S-1) exact · peak activations M · messages 2(S-1)M
+ * cost card: bubble (S-1)/(M+S-1) exact · peak activations M, of a replica M/w rounded up ·
+ * messages 2(S-1)M
  */
 #include "engine/ir/schedule.h"
 
@@ -43,12 +44,11 @@ out:
 
 static double bubble(const crl_schedule_request *request) {
     const double idle = request->stages - 1;
-    return idle / (request->micro_batches + idle);
+    return crl_schedule_dealt_bubble(request, idle / (request->micro_batches + idle));
 }
 
 static int peak_activations(const crl_schedule_request *request, int stage) {
-    (void)stage;
-    return request->micro_batches;
+    return crl_schedule_dealt_peak(request, stage, request->micro_batches);
 }
 
 static bool exact(const crl_schedule_request *request) {

@@ -57,3 +57,41 @@ crl_status crl_schedule_check_request(const crl_schedule *schedule,
     }
     return check_costs(schedule, request);
 }
+
+/*
+ * Dealing a list out to replicas takes actions out of it, which delays none of the others: the
+ * makespan does not grow, the time spent computing stays, and idle or not there are now
+ * sum(widths) devices instead of P.
+ */
+double crl_schedule_dealt_bubble(const crl_schedule_request *request, double bubble) {
+    double devices = 0;
+    for (int p = 0; p < request->positions; p++) {
+        devices += request->widths ? request->widths[p] : 1;
+    }
+    return 1 - (1 - bubble) * request->positions / devices;
+}
+
+static int ceil_div(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+/*
+ * Micro-batches are taken from the replicas of the widest position, of W, in turn: of any n in
+ * succession each has n/W, rounded up (uneven shares: and one more). A replica of a position of w
+ * has the share of W/w of those; where shares do not align it touches one more at both ends.
+ */
+int crl_schedule_dealt_peak(const crl_schedule_request *request, int position, int held) {
+    const int micro_batches = request->micro_batches;
+    const int width = request->widths ? request->widths[position] : 1;
+    int widest = 1;
+    for (int p = 0; request->widths && p < request->positions; p++) {
+        widest = request->widths[p] > widest ? request->widths[p] : widest;
+    }
+    const bool aligned = micro_batches % widest == 0 && widest % width == 0;
+    const int successive = held < micro_batches ? held : micro_batches;
+    const int each = ceil_div(successive, widest) + (micro_batches % widest != 0);
+    const int64_t touched = (int64_t)each * (widest / width + (aligned ? 0 : 2));
+    const int share = ceil_div(micro_batches, width);
+    const int least = successive < share ? successive : share;
+    return touched < least ? (int)touched : least;
+}

@@ -8,3 +8,13 @@
  * costs below 0 or infinite. */
 crl_status crl_schedule_check_request(const crl_schedule *schedule,
                                       const crl_schedule_request *request);
+
+/* What replicas make of a schedule's figures; without widths they stay as they are. Taken for
+ * granted: shares of the micro-batches that differ by at most one (crl_program_deal). */
+
+/* Upper bound of the idle share. `bubble` is that of the schedule's lists before they are dealt
+ * out. */
+double crl_schedule_dealt_bubble(const crl_schedule_request *request, double bubble);
+/* Upper bound of the micro-batches one replica holds, where the position's list holds `held` in
+ * succession at a time; never more than there are. */
+int crl_schedule_dealt_peak(const crl_schedule_request *request, int position, int held);

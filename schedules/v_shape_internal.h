@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules on a V: position p runs stages p and 2P-p-1, so the last stage meets the first. */
+#pragma once
+
+#include "engine/ir/schedule.h"
+
+/* What a position does with a micro-batch, in the order that the micro-batch needs. */
+enum {
+    V_FORWARD_DOWN = 0, /* of stage p */
+    V_FORWARD_UP,       /* of stage 2P-p-1 */
+    V_INPUT_DOWN,       /* of stage 2P-p-1 */
+    V_INPUT_UP,         /* of stage p */
+    V_PASSES,
+    V_WEIGHT_DOWN = V_PASSES, /* of stage 2P-p-1 */
+    V_WEIGHT_UP,              /* of stage p */
+    V_KINDS
+};
+
+/*
+ * The repeated pattern [qi24] of a schedule: the time, with F = I = W = 1, at which `position` runs
+ * the four passes of micro-batch 0. Micro-batch m runs the same 6m later, so the four differ modulo
+ * 6; the two times left over are for W.
+ */
+typedef void (*crl_v_pattern_fn)(int positions, int position, int start[V_PASSES]);
+
+/* p for stages p and 2P-p-1. */
+int crl_v_shape_position(const crl_schedule_request *request, int stage);
+/* Runs the pattern as tightly as its own peaks of memory allow. From a valid request; NOMEM. */
+crl_status crl_v_shape_build(crl_program **out, const crl_schedule_request *request,
+                             crl_v_pattern_fn pattern);
+/* Upper bound of the micro-batches that `stage` holds from F to I, reached when M is large. */
+int crl_v_shape_peak(const crl_schedule_request *request, int stage, crl_v_pattern_fn pattern);

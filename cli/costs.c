@@ -58,12 +58,12 @@ static crl_status read_exactly(double *out, int expected, const char *what, cons
     return CRL_STATUS_OK;
 }
 
-static crl_stage_cost cost_of(const double field[FIELDS], int parts) {
-    return (crl_stage_cost){.forward_s = field[0] / parts,
-                            .input_s = field[1] / parts,
-                            .weight_s = field[2] / parts,
-                            .kept_bytes = field[3] / parts,
-                            .held_bytes = field[4] / parts,
+static crl_stage_cost cost_of(const double field[FIELDS]) {
+    return (crl_stage_cost){.forward_s = field[0],
+                            .input_s = field[1],
+                            .weight_s = field[2],
+                            .kept_bytes = field[3],
+                            .held_bytes = field[4],
                             .output_bytes = field[5]};
 }
 
@@ -75,7 +75,7 @@ static crl_status read_row(crl_stage_cost *out, const double common[FIELDS], con
     CRL_TRY(read_numbers(field, FIELDS, &count, where, line, arena));
     if (count < TIMES || count == TIMES + 1)
         return CRL_FAIL(INVALID, "%s: %d numbers, expected 3, 5 or 6", where, count);
-    *out = cost_of(field, 1);
+    *out = cost_of(field);
     return CRL_STATUS_OK;
 }
 
@@ -118,21 +118,19 @@ static bool is_numbers(const char *text) {
     return text[strspn(text, "0123456789.,eE+- \t")] == '\0';
 }
 
-crl_status crl_cli_stage_costs(crl_stage_cost **out, const crl_cli_costs *costs, int stages,
-                               int parts, crl_arena *arena) {
+crl_status crl_cli_stage_costs(crl_stage_cost **out, const crl_cli_costs *costs, int count,
+                               crl_arena *arena) {
     double common[FIELDS] = {0};
     crl_stage_cost *stage = NULL;
-    CRL_TRY(crl_arena_alloc(arena, &stage, (size_t)stages, sizeof *stage));
+    CRL_TRY(crl_arena_alloc(arena, &stage, (size_t)count, sizeof *stage));
     CRL_TRY(read_exactly(common + TIMES, MEMORIES, "--memory", costs->memory, arena));
     common[TIMES + MEMORIES] = costs->output_bytes;
-    if (!is_numbers(costs->costs)) {
-        if (parts > 1)
-            return CRL_FAIL(INVALID, "--costs: '%s' is no list of three numbers", costs->costs);
-        CRL_TRY(read_file(stage, stages, common, costs->costs, arena));
-    } else {
+    if (is_numbers(costs->costs)) {
         CRL_TRY(read_exactly(common, TIMES, "--costs", costs->costs, arena));
-        for (int s = 0; s < stages; s++)
-            stage[s] = cost_of(common, parts);
+        for (int s = 0; s < count; s++)
+            stage[s] = cost_of(common);
+    } else {
+        CRL_TRY(read_file(stage, count, common, costs->costs, arena));
     }
     *out = stage;
     return CRL_STATUS_OK;
@@ -143,14 +141,12 @@ double crl_cli_message_s(const crl_cli_costs *costs) {
            (costs->bandwidth > 0 ? costs->output_bytes / costs->bandwidth : 0);
 }
 
-crl_status crl_cli_costs_read(crl_simulation_config *out, const crl_cli_costs *costs,
-                              const crl_program *program, int parts, crl_arena *arena) {
-    crl_stage_cost *stage = NULL;
+crl_status crl_cli_simulation_config(crl_simulation_config *out, const crl_cli_costs *costs,
+                                     const crl_stage_cost *stage, int positions, crl_arena *arena) {
     int *node = NULL;
-    CRL_TRY(crl_cli_stage_costs(&stage, costs, program->stages, parts, arena));
     if (costs->node_size > 0) {
-        CRL_TRY(crl_arena_alloc(arena, &node, (size_t)program->positions, sizeof *node));
-        for (int p = 0; p < program->positions; p++)
+        CRL_TRY(crl_arena_alloc(arena, &node, (size_t)positions, sizeof *node));
+        for (int p = 0; p < positions; p++)
             node[p] = (int)(p / costs->node_size);
     }
     *out = (crl_simulation_config){

@@ -46,13 +46,15 @@ typedef struct crl_cli_costs {
 /* What --costs says of files. */
 extern const char crl_cli_costs_more[];
 
-/* The costs of `stages` stages, `parts` of which are what the options call one: `*out` and what it
- * points to are in `arena`. INVALID: texts that are no numbers, a file without a row per stage. */
-CRL_NODISCARD crl_status crl_cli_costs_read(crl_simulation_config *out, const crl_cli_costs *costs,
-                                            const crl_program *program, int parts,
-                                            crl_arena *arena);
-/* The stage costs alone, before there is a program. */
+/* Costs of `count` stages, in `arena`. INVALID: texts that are no numbers, a file that does not
+ * have a row for each. */
 CRL_NODISCARD crl_status crl_cli_stage_costs(crl_stage_cost **out, const crl_cli_costs *costs,
-                                             int stages, int parts, crl_arena *arena);
+                                             int count, crl_arena *arena);
+/* What a program of `positions` positions is simulated with: `stage`, which is lent, and the links
+ * that the options tell. */
+CRL_NODISCARD crl_status crl_cli_simulation_config(crl_simulation_config *out,
+                                                   const crl_cli_costs *costs,
+                                                   const crl_stage_cost *stage, int positions,
+                                                   crl_arena *arena);
 /* From the end of an action to its use on another position of its node. */
 double crl_cli_message_s(const crl_cli_costs *costs);

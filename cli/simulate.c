@@ -20,7 +20,7 @@ static const size_t csv_limit_bytes = (size_t)256 << 20;
 
 typedef struct simulate_options {
     const char *schedule, *svg, *trace;
-    int64_t stages, micro_batches, virtual_stages;
+    int64_t stages, positions, micro_batches, virtual_stages;
     double memory_limit;
     crl_cli_costs costs;
     bool grid, critical_path;
@@ -31,6 +31,8 @@ static const crl_option table[] = {
      offsetof(simulate_options, schedule), 0, 0, NULL},
     {"stages", "0", "its number of stages", &crl_option_int, offsetof(simulate_options, stages), 0,
      65535, NULL},
+    {"positions", "0", "or its number of pipeline positions", &crl_option_int,
+     offsetof(simulate_options, positions), 0, 65535, NULL},
     {"micro-batches", "0", "its number of micro-batches", &crl_option_int,
      offsetof(simulate_options, micro_batches), 0, 65535, NULL},
     {"virtual", "0", "stages per pipeline position; 0: the least that the schedule serves",
@@ -48,26 +50,41 @@ static const crl_option table[] = {
      offsetof(simulate_options, trace), 0, 0, NULL},
     {0}};
 
-static crl_status build_named(crl_program **out, const simulate_options *o, const crl_cli *cli,
-                              crl_arena *arena) {
-    const void *found = NULL;
-    CRL_TRY(crl_registry_find(&found, cli->registries->schedules, "schedule", o->schedule));
-    const crl_schedule *schedule = found;
-    if (o->stages == 0 || o->micro_batches == 0)
-        return CRL_FAIL(INVALID, "simulate: --%s is missing",
-                        o->stages == 0 ? "stages" : "micro-batches");
+/* Positions and stages: one of them is given, the other follows. */
+static crl_status read_sizes(crl_schedule_request *out, const crl_schedule *schedule,
+                             const simulate_options *o) {
     const int64_t width = o->virtual_stages > 0 ? o->virtual_stages : schedule->least_virtual;
+    if ((o->stages == 0) == (o->positions == 0))
+        return CRL_FAIL(INVALID, o->stages == 0
+                                     ? "simulate: --stages is missing"
+                                     : "simulate: both --stages and --positions are given");
+    if (o->micro_batches == 0)
+        return CRL_FAIL(INVALID, "simulate: --micro-batches is missing");
     if (o->stages % width != 0)
         return CRL_FAIL(INVALID, "--stages is %lld, expected a multiple of --virtual, %lld",
                         (long long)o->stages, (long long)width);
+    if (o->positions * width > 65535)
+        return CRL_FAIL(INVALID,
+                        "--positions is %lld, with %lld stages each expected at most 65535",
+                        (long long)o->positions, (long long)width);
+    *out = (crl_schedule_request){.positions = (int)(o->stages ? o->stages / width : o->positions),
+                                  .stages = (int)(o->stages ? o->stages : o->positions * width),
+                                  .micro_batches = (int)o->micro_batches,
+                                  .message_s = crl_cli_message_s(&o->costs),
+                                  .memory_limit_bytes = o->memory_limit};
+    return CRL_STATUS_OK;
+}
+
+static crl_status build_named(crl_program **out, const simulate_options *o, const crl_cli *cli,
+                              crl_arena *arena) {
+    const void *found = NULL;
+    crl_schedule_request request;
     crl_stage_cost *cost = NULL;
-    CRL_TRY(crl_cli_stage_costs(&cost, &o->costs, (int)o->stages, 1, arena));
-    const crl_schedule_request request = {.positions = (int)(o->stages / width),
-                                          .stages = (int)o->stages,
-                                          .micro_batches = (int)o->micro_batches,
-                                          .cost = cost,
-                                          .message_s = crl_cli_message_s(&o->costs),
-                                          .memory_limit_bytes = o->memory_limit};
+    CRL_TRY(crl_registry_find(&found, cli->registries->schedules, "schedule", o->schedule));
+    const crl_schedule *schedule = found;
+    CRL_TRY(read_sizes(&request, schedule, o));
+    CRL_TRY(crl_cli_stage_costs(&cost, &o->costs, request.stages, arena));
+    request.cost = cost;
     return schedule->build(out, &request);
 }
 
@@ -168,7 +185,8 @@ static crl_status show(const simulate_options *o, const crl_timeline *line) {
     const crl_simulation *times = line->times;
     printf("%s: %d positions, %d stages, %d micro-batches, %lld messages\n", line->title,
            program->positions, program->stages, program->micro_batches, (long long)times->messages);
-    printf("makespan %.10g, bubble %.1f %%\n", times->makespan_s, 100 * times->bubble);
+    printf("makespan %.10g, bubble %.1f %%, longest position %.10g\n", times->makespan_s,
+           100 * times->bubble, times->span_s);
     print_positions(program, times);
     print_path_summary(program, times);
     if (o->critical_path)
@@ -187,11 +205,14 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
     crl_simulation *times = NULL;
+    crl_stage_cost *stage = NULL;
     crl_simulation_config config = {0};
     const char *title = NULL;
     CRL_TRY_OUT(load(&program, &title, cli, args));
     args->exit_code = CRL_EXIT_USAGE;
-    CRL_TRY_OUT(crl_cli_costs_read(&config, &o->costs, program, 1, &args->arena));
+    CRL_TRY_OUT(crl_cli_stage_costs(&stage, &o->costs, program->stages, &args->arena));
+    CRL_TRY_OUT(
+        crl_cli_simulation_config(&config, &o->costs, stage, program->positions, &args->arena));
     args->exit_code = CRL_EXIT_FAILURE;
     CRL_TRY_OUT(crl_simulate(&times, program, &config));
     const crl_timeline line = {

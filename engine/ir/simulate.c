@@ -81,7 +81,18 @@ static crl_status create_tables(simulator *self) {
     return crl_alloc(&self->live, positions, sizeof *self->live);
 }
 
-/* What only the end tells: idle times after the last action, the bubble. */
+/* From the first compute action of a position to its end. */
+static double span_of(const simulator *self, int position) {
+    const crl_action_list *list = &self->program->position[position];
+    for (int i = 0; i < list->count; i++) {
+        if (is_compute(list->action[i].kind)) {
+            return self->clock[position] - self->result->start_s[position][i];
+        }
+    }
+    return 0;
+}
+
+/* What only the end tells: idle times after the last action, the bubble, the span. */
 static void add_up(simulator *self) {
     crl_simulation *result = self->result;
     const int positions = self->program->positions;
@@ -89,6 +100,7 @@ static void add_up(simulator *self) {
     for (int p = 0; p < positions; p++) {
         busy += result->busy_s[p];
         result->position[p].after_s = result->makespan_s - self->clock[p];
+        result->span_s = fmax(result->span_s, span_of(self, p));
     }
     result->bubble =
         result->makespan_s > 0 ? fmax(0, 1 - busy / (positions * result->makespan_s)) : 0;

@@ -41,6 +41,9 @@ typedef struct crl_simulation {
     double *busy_s;   /* (P) computing */
     double **start_s; /* (P)(actions of the position) of a compute action: after waiting */
     double bubble;    /* 1 - sum busy / (P · makespan) */
+    /* Longest time of a position from the start of its first action to the end of its last: what a
+     * step takes among many, when positions begin the next one without waiting for each other. */
+    double span_s;
     double **end_s;   /* (P)(actions of the position) */
     crl_position_times *position; /* (P) */
     int64_t messages;             /* between positions */

@@ -61,6 +61,9 @@ TEST_F(CliSimulate, BuildsASchedule) {
     EXPECT_TRUE(has(result.out, "makespan 33, bubble 27.3 %")) << result.out;
     for (int p = 0; p < 4; p++)
         EXPECT_EQ(row(result.out, p)[10], 10 * (4 - p));
+    const auto wide = carole({"simulate", "--schedule", "interleaved", "--positions", "4",
+                              "--virtual", "3", "--micro-batches", "8"});
+    EXPECT_TRUE(has(wide.out, "4 positions, 12 stages, 8 micro-batches")) << wide.err;
     EXPECT_TRUE(has(result.out, "  0 | F0 F1 F2 F3 "));
 }
 
@@ -105,6 +108,9 @@ TEST_F(CliSimulate, RejectsWhatCannotBe) {
     expect_failure(carole({"simulate", good, "--schedule", "1f1b"}), 2, "both");
     expect_failure(carole({"simulate", "--schedule", "1f1b", "--stages", "4"}), 2,
                    "--micro-batches is missing");
+    expect_failure(carole({"simulate", "--schedule", "1f1b", "--stages", "4", "--positions", "4",
+                           "--micro-batches", "4"}),
+                   2, "both --stages and --positions");
     expect_failure(carole({"simulate", good, "--costs", "1,2"}), 2, "--costs: 2 numbers");
     expect_failure(carole({"simulate", good, "--costs", "1,2,-3"}), 2, "--costs: ");
     expect_failure(carole({"simulate", good, "--costs", "none.csv"}), 2, "none.csv: no such file");

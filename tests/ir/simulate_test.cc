@@ -54,6 +54,13 @@ TEST(IrSimulate, StartsEverythingAsEarlyAsPossible) {
     EXPECT_EQ(s->busy_s[0], 12);
     EXPECT_EQ(s->busy_s[1], 120);
     EXPECT_NEAR(s->bubble, 1 - 132.0 / 242, 1e-12);
+    EXPECT_EQ(s->span_s, 120); /* of position 1 */
+    s = simulate(toy::parse("0F0,0B0\n1F0,1B0"), {{1, 1, 0}, {5, 5, 5}});
+    EXPECT_EQ(s->makespan_s, 17);
+    EXPECT_EQ(s->span_s, 17);
+    s = simulate(toy::parse("0F0\n1F0"), {{1, 1, 0}, {5, 5, 5}});
+    EXPECT_EQ(s->makespan_s, 6);
+    EXPECT_EQ(s->span_s, 5);
 }
 
 TEST(IrSimulate, MessagesTakeLatencyAndBandwidth) {

@@ -2,7 +2,6 @@
 /* Every registered schedule, over the grid of its sizes. */
 #include "tests/schedules/schedules.h"
 
-#include <algorithm>
 #include <map>
 
 using namespace schedules;

@@ -4,9 +4,10 @@
 
 #include "tests/ir/toy_model.h"
 
-#include <algorithm>
-
 #include "engine/ir/simulate.h"
+
+#include <algorithm>
+#include <cmath>
 
 #define CRL_SCHEDULE(name) extern "C" const crl_schedule crl_schedule_##name;
 #include "schedules/schedules.def"
@@ -104,12 +105,18 @@ inline int most_held(const crl_program *program, int position) {
     return most;
 }
 
-/* From the first start to the last end on one position, the longest. */
-inline double span(const crl_program *program, const crl_simulation *simulation) {
+/* From the first start to the last end of computing on one position, the longest. */
+inline double span_of_compute(const crl_program *program, const crl_simulation *simulation) {
     double longest = 0;
     for (int p = 0; p < program->positions; p++) {
-        const int last = program->position[p].count - 1;
-        longest = std::max(longest, simulation->end_s[p][last] - simulation->start_s[p][0]);
+        double first = INFINITY, last = 0;
+        for (int i = 0; i < program->position[p].count; i++) {
+            if (program->position[p].action[i].kind <= CRL_ACTION_WEIGHT) {
+                first = std::min(first, simulation->start_s[p][i]);
+                last = std::max(last, simulation->end_s[p][i]);
+            }
+        }
+        longest = std::max(longest, last - first);
     }
     return longest;
 }

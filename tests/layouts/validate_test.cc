@@ -111,6 +111,7 @@ class LayoutsValidate : public testing::Test {
         }
         split_.name = "split";
         split_.help = "";
+        split_.least_virtual = split_.most_virtual = 1;
         split_.build = BuildSplit;
         split_.bubble = [](const crl_schedule_request *) { return 1.0; };
         split_.peak_activations = [](const crl_schedule_request *r, int) {
@@ -230,6 +231,35 @@ TEST_F(LayoutsValidate, IdleReplicasAndUnevenOnes) {
         for (const Sets &layout : {Width(1, 4), Width(2, 4), Width(2, 3)}) {
             Same(before, sets + Clip(clip) + layout, Rollbacks(before, clip, {12}));
         }
+    }
+}
+
+TEST_F(LayoutsValidate, WidthsOfStagesAndRecomputing) {
+    const Sets sets = Gpt() + Sets{{"train.steps", "8"}};
+    const double clip = Sometimes(sets);
+    const Report before = Good(sets + Clip(clip));
+    for (const Sets &layout : {Sets{{"parallel.replicas", "[3, 1]"}},
+                               Sets{{"parallel.replicas", "[1, 2, 1]"}} + Schedule("gpipe"),
+                               Width(2, 2) + Sets{{"parallel.recompute", "full"}}}) {
+        Same(before, sets + Clip(clip) + layout, Rollbacks(before, clip, {8}));
+    }
+}
+
+TEST_F(LayoutsValidate, PlannedMemoryIsWhatIsReserved) {
+    for (const Sets &layout : {Width(1, 1), Width(2, 2)}) {
+        crl_memory_report planned[2] = {};
+        for (int i = 0; i < 2; i++) {
+            const Sets sets = Gpt() + layout + (i == 0 ? Sets{} : After());
+            const job::Settings settings(sets, &registries_);
+            crl_layout *made = nullptr;
+            ASSERT_EQ(crl_layout_create(&made, settings.get(), &registries_, nullptr),
+                      CRL_STATUS_OK);
+            EXPECT_EQ(crl_layout_memory(&planned[i], made, 0), CRL_STATUS_OK);
+            crl_layout_destroy(made);
+            EXPECT_EQ(size_t(Good(sets).result.reserved_bytes), planned[i].total_bytes);
+        }
+        EXPECT_EQ(planned[1].total_bytes - planned[0].total_bytes,
+                  planned[0].weights_bytes + planned[0].optimizer_bytes);
     }
 }
 

@@ -22,149 +22,6 @@ out:
     return status;
 }
 
-/* The chain the partitioner cuts: every node but the dataset's, which are read where they are used.
- */
-typedef struct chain {
-    int units;
-    int *node;
-    double *compute_s, *state_bytes, *activation_bytes, *boundary_s;
-    const char **name;
-} chain;
-
-static void chain_fini(chain *c) {
-    crl_free(c->node);
-    crl_free(c->compute_s);
-    crl_free(c->state_bytes);
-    crl_free(c->activation_bytes);
-    crl_free(c->boundary_s);
-    crl_free(c->name);
-}
-
-/* Bytes of one micro-batch that node n keeps for backward: its saves, and outputs somebody reads.
- */
-static double kept_bytes(const crl_graph *graph, int n) {
-    const crl_node *node = &graph->node[n];
-    double bytes = 0;
-    for (int s = 0; s < node->spec.saves; s++) {
-        bytes += (double)crl_dtype_bytes(node->spec.save[s].dtype) *
-                 (double)crl_shape_elements(&node->spec.save[s].shape);
-    }
-    for (int o = 0; o < node->spec.outputs; o++) {
-        const crl_value *v = &graph->value[node->output[o]];
-        uint32_t read =
-            (node->spec.input_needs_outputs | node->spec.weight_needs_outputs) >> o & 1u;
-        for (int c = 0; c < v->consumers; c++) {
-            const crl_layer_spec *spec = &graph->node[v->consumer[c].node].spec;
-            read |=
-                (spec->input_needs_inputs | spec->weight_needs_inputs) >> v->consumer[c].slot & 1u;
-        }
-        bytes += read ? (double)v->bytes : 0;
-    }
-    return bytes;
-}
-
-static crl_status chain_init(chain *c, const crl_layout *layout) {
-    const crl_graph *graph = layout->graph;
-    const size_t nodes = (size_t)graph->nodes;
-    int lane_buffers = 1;
-    CRL_TRY(crl_layout_most_buffers(&lane_buffers, layout));
-    CRL_TRY(crl_alloc(&c->node, nodes, sizeof *c->node));
-    CRL_TRY(crl_alloc(&c->compute_s, nodes, sizeof(double)));
-    CRL_TRY(crl_alloc(&c->state_bytes, nodes, sizeof(double)));
-    CRL_TRY(crl_alloc(&c->activation_bytes, nodes, sizeof(double)));
-    CRL_TRY(crl_alloc(&c->boundary_s, nodes, sizeof(double)));
-    CRL_TRY(crl_alloc(&c->name, nodes, sizeof *c->name));
-    for (int n = 0; n < graph->nodes; n++) {
-        const crl_node *node = &graph->node[n];
-        const int u = c->units;
-        if (node->layer->is_input) {
-            continue;
-        }
-        c->node[u] = n;
-        c->name[u] = node->name;
-        for (int p = 0; p < CRL_PHASES; p++) {
-            c->compute_s[u] += layout->node_s[n * CRL_PHASES + p];
-        }
-        const int sets = layout->settings->optimizer.validate == CRL_VALIDATE_AFTER ? 2 : 1;
-        for (int p = 0; p < node->spec.params; p++) {
-            c->state_bytes[u] += (double)graph->param[node->param[p]].elements * sizeof(float) *
-                                 (lane_buffers + sets * (1 + layout->states));
-        }
-        c->activation_bytes[u] = kept_bytes(graph, n);
-        c->boundary_s[u] = n + 1 < graph->nodes ? 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
-                                                      crl_counted_nominal()->within.bytes_per_s
-                                                : 0;
-        c->units++;
-    }
-    return CRL_STATUS_OK;
-}
-
-static crl_status too_many_stages(const crl_layout *layout, int units) {
-    return CRL_FAIL(INVALID,
-                    "layout: %d stages on %d positions, but the model has only %d layers to cut",
-                    layout->stages, layout->mesh.pipeline, units);
-}
-
-static crl_status make_cuts(crl_layout *layout, const crl_registries *registries, int *first_node) {
-    crl_status status = CRL_STATUS_OK;
-    const crl_settings *s = layout->settings;
-    const void *found = NULL;
-    const int stages = layout->stages;
-    chain c = {0};
-    int *in_flight = NULL, *widths = NULL, *position = NULL;
-    CRL_TRY_OUT(crl_registry_find(&found, registries->partitioners, "partitioner",
-                                  s->parallel.partitioner));
-    CRL_TRY_OUT(chain_init(&c, layout));
-    if (stages > c.units) {
-        CRL_TRY_OUT(crl_layout_placed(too_many_stages(layout, c.units), s, "parallel.pipeline"));
-    }
-    CRL_TRY_OUT(crl_alloc(&in_flight, (size_t)stages, sizeof *in_flight));
-    CRL_TRY_OUT(crl_layout_in_flight(in_flight, layout));
-    CRL_TRY_OUT(crl_alloc(&widths, (size_t)stages, sizeof *widths));
-    CRL_TRY_OUT(crl_alloc(&position, (size_t)stages, sizeof *position));
-    CRL_TRY_OUT(crl_layout_positions(position, layout));
-    for (int i = 0; i < stages; i++) {
-        widths[i] = layout->widths[position[i]];
-    }
-    const crl_partition_request request = {.units = c.units,
-                                           .compute_s = c.compute_s,
-                                           .state_bytes = c.state_bytes,
-                                           .activation_bytes = c.activation_bytes,
-                                           .boundary_s = c.boundary_s,
-                                           .stages = stages,
-                                           .memory_limit_bytes =
-                                               (double)s->parallel.memory_limit_bytes,
-                                           .in_flight = in_flight,
-                                           .widths = widths,
-                                           .unit_name = c.name,
-                                           .cuts = s->parallel.cuts};
-    CRL_TRY_OUT(
-        crl_layout_placed(((const crl_partitioner *)found)->cut(&layout->partition, &request), s,
-                          request.cuts.count > 0 ? "parallel.cuts" : "parallel.partitioner"));
-    for (int i = 0; i < stages; i++) {
-        first_node[i] = i == 0 ? 0 : c.node[layout->partition.first[i]];
-    }
-out:
-    crl_free(in_flight);
-    crl_free(widths);
-    crl_free(position);
-    chain_fini(&c);
-    return status;
-}
-
-static void fill_costs(crl_layout *layout) {
-    for (int s = 0; s < layout->stages; s++) {
-        crl_stage_cost *cost = &layout->stage[s];
-        for (int n = layout->plan->stage[s].first; n < layout->plan->stage[s].last; n++) {
-            cost->forward_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_FORWARD];
-            cost->input_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_INPUT];
-            cost->weight_s += layout->node_s[n * CRL_PHASES + CRL_PHASE_WEIGHT];
-            cost->kept_bytes += kept_bytes(layout->graph, n);
-        }
-        cost->held_bytes = cost->kept_bytes;
-    }
-}
-
 /* The user's modes, for the plan that has a backward. */
 static crl_status mark_recompute(crl_layout *layout, const int *first_node) {
     crl_plan *plan = layout->plan;
@@ -180,7 +37,7 @@ static crl_status make_plans(crl_layout *layout, const crl_registries *registrie
     int *first_node = NULL, *position = NULL;
     CRL_TRY_OUT(crl_alloc(&first_node, stages, sizeof *first_node));
     CRL_TRY_OUT(crl_alloc(&position, stages, sizeof *position));
-    CRL_TRY_OUT(make_cuts(layout, registries, first_node));
+    CRL_TRY_OUT(crl_layout_cut(first_node, layout, registries));
     CRL_TRY_OUT(crl_layout_positions(position, layout));
     crl_plan_config config = {.graph = layout->graph,
                               .positions = layout->mesh.pipeline,
@@ -193,7 +50,7 @@ static crl_status make_plans(crl_layout *layout, const crl_registries *registrie
     config.graph = layout->evaluate_graph;
     CRL_TRY_OUT(crl_plan_create(&layout->evaluate_plan, &config));
     CRL_TRY_OUT(crl_alloc(&layout->stage, stages, sizeof *layout->stage));
-    fill_costs(layout);
+    CRL_TRY_OUT(crl_layout_costs(layout));
 out:
     crl_free(first_node);
     crl_free(position);
@@ -252,6 +109,7 @@ crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
     CRL_TRY_OUT(make_mesh(layout));
     CRL_TRY_OUT(count_micro_batches(layout));
     CRL_TRY_OUT(crl_layout_find_schedule(layout, registries));
+    CRL_TRY_OUT(crl_layout_most_buffers(&layout->lane_buffers, layout));
     CRL_TRY_OUT(
         crl_layout_graph(&layout->graph, settings, registries, settings->train.micro_batch));
     CRL_TRY_OUT(crl_layout_graph(&layout->evaluate_graph, settings, registries,

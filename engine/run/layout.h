@@ -30,10 +30,13 @@ typedef struct crl_layout {
     const crl_schedule *schedule; /* NULL: */
     crl_program *own_schedule;    /* the user's, from a file */
     int stages;            /* S */
+    int lane_buffers;      /* of gradients, on the rank that needs the most */
     int lanes;             /* L in effect: at most the micro-batches */
     int micro_batches;     /* M of a step, training and validation */
     double *node_s;        /* (nodes × CRL_PHASES) of one micro-batch */
-    crl_stage_cost *stage; /* (stages) the same by stage, with what it keeps */
+    crl_stage_cost *stage; /* (stages) the same by stage, with what it keeps and makes again */
+    double message_s;      /* the largest of all edges, over the nominal link */
+    double activation_limit_bytes; /* of a position, below the settings' limit; 0: none */
     crl_partition partition;
 } crl_layout;
 

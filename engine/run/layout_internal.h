@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the layout's files share: cuts and costs (layout.c), schedules (layout_program.c). */
+/* What the layout's files share: the whole (layout.c), cuts (layout_cuts.c), costs
+ * (layout_costs.c), schedules (layout_program.c). */
 #pragma once
 
 #include "engine/run/layout.h"
@@ -12,5 +13,11 @@ crl_status crl_layout_positions(int *out, const crl_layout *layout);
 crl_status crl_layout_in_flight(int *out, const crl_layout *layout);
 /* Gradient buffers of the rank that needs the most. */
 crl_status crl_layout_most_buffers(int *out, const crl_layout *layout);
+/* Weights, gradients and optimizer state that node n brings to its rank. */
+double crl_layout_state_bytes(const crl_layout *layout, int n);
+/* The first node of every stage, as the partitioner says. (S) */
+crl_status crl_layout_cut(int *first_node, crl_layout *layout, const crl_registries *registries);
+/* Fills what the plan's stages cost: stage (S), message_s, activation_limit_bytes. */
+crl_status crl_layout_costs(crl_layout *layout);
 /* Plug-ins know no files: says where the key was given that they refuse. */
 crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key);

@@ -106,7 +106,9 @@ static crl_schedule_request request_of(const crl_layout *layout, int micro_batch
         .micro_batches = micro_batches,
         .widths = first_row[layout->mesh.pipeline] > layout->mesh.pipeline ? widths : NULL,
         .group = (int)layout->settings->parallel.group,
-        .cost = layout->stage};
+        .cost = layout->stage,
+        .message_s = layout->message_s,
+        .memory_limit_bytes = layout->activation_limit_bytes};
 }
 
 crl_status crl_layout_positions(int *out, const crl_layout *layout) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recompute: the bits of keeping everything, in less memory, which is still what was planned; and what
-// is refused.
+// Recompute: the bits of keeping everything, in less memory, which is still what was planned; and
+// what is refused.
 #include <gtest/gtest.h>
 
 #include "engine/run/layout.h"
@@ -13,7 +13,9 @@ using job::Sets;
 using job::Train;
 using job::Width;
 
-Sets Mode(const std::string &mode) { return {{"parallel.recompute", mode}}; }
+Sets Mode(const std::string &mode) {
+    return {{"parallel.recompute", mode}};
+}
 
 class Recompute : public testing::Test {
   protected:
@@ -120,7 +122,7 @@ TEST_F(Recompute, WithoutDropoutAndWithThreadsToo) {
     Same(Gpt(), {Mode("full") + Sets{{"run.threads", "2"}}});
 }
 
-// Blocks a, b, c with skips inside them, between neighbours and over one; a's first sum is read by
+// Blocks a to d with skips inside them, between neighbours and over one; a's first sum is read by
 // all, one value is added to itself, and every kind of cheap layer is there.
 crl_status BuildSkips(crl_model *model, const void *) {
     auto add = [&](const char *type, const char *name, std::vector<const char *> inputs,
@@ -161,7 +163,12 @@ crl_status BuildSkips(crl_model *model, const void *) {
     CRL_TRY(add("add", "c.skip", {"c.fc", "b.gelu"}));
     CRL_TRY(add("add", "c.sum", {"c.skip", "a.sum"}));
     CRL_TRY(add("layernorm", "c.norm", {"c.sum"}));
-    CRL_TRY(add("linear", "head", {"c.norm"}, narrow));
+    CRL_TRY(add("dropout", "d.drop", {"c.norm"}, half));
+    CRL_TRY(add("linear", "d.fc", {"c.norm"}, wide));
+    CRL_TRY(add("add", "d.sum", {"d.fc", "d.drop"}));
+    CRL_TRY(add("gelu", "d.gelu", {"d.sum"}));
+    CRL_TRY(add("linear", "d.fc2", {"d.gelu"}, wide));
+    CRL_TRY(add("linear", "head", {"d.fc2"}, narrow));
     return add("softmax_cross_entropy", "loss", {"head", "labels"});
 }
 
@@ -179,23 +186,20 @@ TEST_F(Recompute, SkipsBetweenBlocksGiveTheSameBits) {
     }
     write_text(images, data_files::Idx({40, 4, 4}, pixels));
     write_text(labels, data_files::Idx({40}, classes));
-    const Sets base = {{"model.type", "skips"},
-                       {"data.train", "[" + images + "," + labels + "]"},
-                       {"train.global_batch", "16"},
-                       {"train.micro_batch", "2"},
-                       {"train.steps", "3"},
-                       {"numerics.lanes", "4"},
-                       {"run.threads", "1"},
-                       {"run.directory", scratch_ / "run"}};
+    const Sets base = {
+        {"model.type", "skips"},      {"data.train", "[" + images + "," + labels + "]"},
+        {"train.global_batch", "16"}, {"train.micro_batch", "2"},
+        {"train.steps", "3"},         {"numerics.lanes", "4"},
+        {"run.threads", "1"},         {"run.directory", scratch_ / "run"}};
     std::vector<Sets> layouts;
     for (const char *mode : {"selective", "full"}) {
         layouts.push_back(Mode(mode));
         for (const char *cut : {"a.relu", "a.drop", "a.sum", "b.norm", "b.gelu", "b.drop",
-                                "b.twice", "b.sum", "c.relu", "c.skip", "c.norm", "head"}) {
+                                "b.twice", "b.sum", "c.relu", "c.skip", "d.drop", "d.fc", "head"}) {
             layouts.push_back(Width(2, 1) + Cuts(std::string("[") + cut + "]") + Mode(mode));
             layouts.push_back(Split(2, true) + Cuts(std::string("[") + cut + "]") + Mode(mode));
         }
-        layouts.push_back(Width(4, 2) + Cuts("[a.sum, b.drop, c.fc]") + Mode(mode));
+        layouts.push_back(Width(4, 2) + Cuts("[a.sum, b.drop, d.sum]") + Mode(mode));
     }
     Same(base, layouts);
 }
@@ -224,7 +228,8 @@ TEST_F(Recompute, AFullBlockKeepsItsInput) {
                        Sets{{"model.layers", layers}, {"train.global_batch", "2"}})
             .activations_bytes;
     };
-    const size_t stream_bytes = sizeof(float) * 2 * 16 * 32, heads_bytes = sizeof(float) * 2 * 2 * 16;
+    const size_t stream_bytes = sizeof(float) * 2 * 16 * 32,
+                 heads_bytes = sizeof(float) * 2 * 2 * 16;
     const size_t rows_bytes = sizeof(float) * 2 * 16, more = 4;
     // ln1, qkv (3), attention, res1, ln2, fc (4), gelu (4), and the block's result.
     EXPECT_EQ(activations("8", "none") - activations("4", "none"),
@@ -245,8 +250,7 @@ TEST_F(Recompute, BadListsSayWhereTheyWereGiven) {
     };
     EXPECT_EQ(message("ful"),
               "unknown mode 'ful', did you mean 'full'? (choices: none, selective, full)");
-    EXPECT_EQ(message("everything"),
-              "unknown mode 'everything' (choices: none, selective, full)");
+    EXPECT_EQ(message("everything"), "unknown mode 'everything' (choices: none, selective, full)");
     EXPECT_EQ(message("h0="), "unknown mode '' (choices: none, selective, full)");
     EXPECT_EQ(message("[none, full]"), "2 modes, expected 1 or one for each of 1 stage");
     EXPECT_EQ(message("[none, full]", 4), "2 modes, expected 1 or one for each of 4 stages");

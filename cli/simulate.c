@@ -5,6 +5,7 @@
  */
 #include "cli/cli_internal.h"
 #include "cli/costs_internal.h"
+#include "cli/simulate_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,15 +14,15 @@
 #include "engine/base/file.h"
 #include "engine/base/registry.h"
 #include "engine/ir/schedule.h"
-#include "engine/ir/timeline.h"
 
-enum { GRID_COLUMNS = 160, MOST_LINES = 64 };
+enum { GRID_COLUMNS = 160 };
 static const size_t csv_limit_bytes = (size_t)256 << 20;
 
 typedef struct simulate_options {
     const char *schedule, *svg, *trace;
     int64_t stages, positions, micro_batches, virtual_stages;
     double memory_limit;
+    crl_text_list widths;
     crl_cli_costs costs;
     bool grid, critical_path;
 } simulate_options;
@@ -37,6 +38,8 @@ static const crl_option table[] = {
      offsetof(simulate_options, micro_batches), 0, 65535, NULL},
     {"virtual", "0", "stages per pipeline position; 0: the least that the schedule serves",
      &crl_option_int, offsetof(simulate_options, virtual_stages), 0, 4096, NULL},
+    {"widths", "", "replicas of each position, such as 3,1; empty: one each", &crl_option_list,
+     offsetof(simulate_options, widths), 0, 0, NULL},
     CRL_CLI_COST_ROW(simulate_options, memory_limit, "memory-limit", "0",
                      "of a position, for schedules that obey one; 0: their own", double),
     CRL_CLI_COST_ROWS(simulate_options, costs),
@@ -75,17 +78,68 @@ static crl_status read_sizes(crl_schedule_request *out, const crl_schedule *sche
     return CRL_STATUS_OK;
 }
 
-static crl_status build_named(crl_program **out, const simulate_options *o, const crl_cli *cli,
+/* The widths as numbers; *out stays NULL when none are given. */
+static crl_status read_widths(int **out, const crl_text_list *list, int positions,
                               crl_arena *arena) {
+    static const crl_option row = {.name = "widths", .min = 1, .max = 1024};
+    if (list->count == 0)
+        return CRL_STATUS_OK;
+    if (list->count != positions)
+        return CRL_FAIL(INVALID, "--widths: %d numbers, expected one for each of %d positions",
+                        list->count, positions);
+    CRL_TRY(crl_arena_alloc(arena, out, (size_t)positions, sizeof **out));
+    for (int p = 0; p < positions; p++) {
+        int64_t width = 0;
+        if (crl_option_int.parse(&row, list->item[p], arena, &width) != CRL_STATUS_OK) {
+            char why[256];
+            snprintf(why, sizeof why, "%.255s", crl_error_message());
+            return CRL_FAIL(INVALID, "--widths: %s", why);
+        }
+        (*out)[p] = (int)width;
+    }
+    return CRL_STATUS_OK;
+}
+
+/* Replicas take equal shares of the micro-batches, in order. */
+static crl_status deal(crl_program *program, const int *widths, int **first_row, crl_arena *arena) {
+    const int positions = program->positions, micro_batches = program->micro_batches;
+    int *first = NULL;
+    crl_range *range = NULL;
+    CRL_TRY(crl_arena_alloc(arena, &first, (size_t)positions + 1, sizeof *first));
+    for (int p = 0; p < positions; p++)
+        first[p + 1] = first[p] + widths[p];
+    CRL_TRY(crl_arena_alloc(arena, &range, (size_t)first[positions], sizeof *range));
+    for (int p = 0; p < positions; p++)
+        for (int r = 0; r < widths[p]; r++)
+            range[first[p] + r] =
+                (crl_range){micro_batches * r / widths[p], micro_batches * (r + 1) / widths[p]};
+    *first_row = first;
+    return crl_program_deal(program, first, range);
+}
+
+static crl_status build_named(crl_program **out, int **first_row, const simulate_options *o,
+                              const crl_cli *cli, crl_arena *arena) {
+    crl_status status = CRL_STATUS_OK;
     const void *found = NULL;
     crl_schedule_request request;
     crl_stage_cost *cost = NULL;
+    crl_program *program = NULL;
+    int *widths = NULL;
     CRL_TRY(crl_registry_find(&found, cli->registries->schedules, "schedule", o->schedule));
     const crl_schedule *schedule = found;
     CRL_TRY(read_sizes(&request, schedule, o));
+    CRL_TRY(read_widths(&widths, &o->widths, request.positions, arena));
     CRL_TRY(crl_cli_stage_costs(&cost, &o->costs, request.stages, arena));
     request.cost = cost;
-    return schedule->build(out, &request);
+    request.widths = widths;
+    CRL_TRY(schedule->build(&program, &request));
+    if (widths)
+        CRL_TRY_OUT(deal(program, widths, first_row, arena));
+    *out = program;
+    program = NULL;
+out:
+    crl_program_destroy(program);
+    return status;
 }
 
 static crl_status read_program(crl_program **out, const char *path) {
@@ -97,7 +151,7 @@ static crl_status read_program(crl_program **out, const char *path) {
     return status;
 }
 
-static crl_status load(crl_program **out, const char **title, const crl_cli *cli,
+static crl_status load(crl_program **out, int **first_row, const char **title, const crl_cli *cli,
                        crl_cli_args *args) {
     const simulate_options *o = args->options;
     const bool named = o->schedule[0] != '\0';
@@ -107,65 +161,15 @@ static crl_status load(crl_program **out, const char **title, const crl_cli *cli
                                        : "simulate: FILE.csv or --schedule is missing");
     if (named) {
         *title = o->schedule;
-        return build_named(out, o, cli, &args->arena);
+        return build_named(out, first_row, o, cli, &args->arena);
     }
+    if (o->stages || o->positions || o->micro_batches || o->virtual_stages || o->widths.count ||
+        o->memory_limit > 0)
+        return CRL_FAIL(INVALID, "simulate: sizes, widths and memory limit go with --schedule");
     const char *slash = strrchr(args->argument[0], '/');
     *title = slash ? slash + 1 : args->argument[0];
     args->exit_code = CRL_EXIT_FAILURE;
     return read_program(out, args->argument[0]);
-}
-
-/* Positions to be listed of many: the first and the last. */
-static bool is_listed(int position, int positions) {
-    return positions <= MOST_LINES || position < MOST_LINES / 2 ||
-           position >= positions - MOST_LINES / 2;
-}
-
-static void print_positions(const crl_program *program, const crl_simulation *times) {
-    printf("\nposition       busy          F          I          W   messages"
-           "   waits: input    message       send      after   peak memory  micro-batches\n");
-    for (int p = 0; p < program->positions; p++) {
-        const crl_position_times *t = &times->position[p];
-        if (!is_listed(p, program->positions)) {
-            if (is_listed(p - 1, program->positions))
-                printf("     ...\n");
-            continue;
-        }
-        printf("%8d %10.6g %10.6g %10.6g %10.6g %10.6g %14.6g %10.6g %10.6g %10.6g %13.6g %14d\n",
-               p, times->busy_s[p], t->forward_s, t->input_s, t->weight_s, t->message_s,
-               t->wait_input_s, t->wait_message_s, t->wait_send_s, t->after_s, t->peak_bytes,
-               t->peak_activations);
-    }
-}
-
-static const char kind_letter[] = {'F', 'B', 'I', 'W'};
-
-static const crl_action *action_of(const crl_program *program, const crl_path_step *step) {
-    return &program->position[step->position].action[step->index];
-}
-
-static void print_path_summary(const crl_program *program, const crl_simulation *times) {
-    double spent_s[4] = {0}, computing_s = 0;
-    for (int i = 0; i < times->path_steps; i++) {
-        const crl_path_step *step = &times->path[i];
-        spent_s[action_of(program, step)->kind] += step->end_s - step->start_s;
-        computing_s += step->end_s - step->start_s;
-    }
-    printf("\ncritical path: %d actions,", times->path_steps);
-    for (int kind = 0; kind < 4; kind++)
-        if (spent_s[kind] > 0)
-            printf(" %c %.6g,", kind_letter[kind], spent_s[kind]);
-    printf(" messages %.6g\n", times->makespan_s - computing_s);
-}
-
-static void print_path(const crl_program *program, const crl_simulation *times) {
-    printf("     start        end  position  action\n");
-    for (int i = 0; i < times->path_steps; i++) {
-        const crl_path_step *step = &times->path[i];
-        const crl_action *action = action_of(program, step);
-        printf("%10.6g %10.6g %9d  %d%c%d\n", step->start_s, step->end_s, step->position,
-               action->stage, kind_letter[action->kind], action->micro_batch);
-    }
 }
 
 static crl_status write_file(const char *path, const crl_timeline *timeline,
@@ -180,20 +184,11 @@ static crl_status write_file(const char *path, const crl_timeline *timeline,
     return status;
 }
 
-static crl_status show(const simulate_options *o, const crl_timeline *line) {
-    const crl_program *program = line->program;
-    const crl_simulation *times = line->times;
-    printf("%s: %d positions, %d stages, %d micro-batches, %lld messages\n", line->title,
-           program->positions, program->stages, program->micro_batches, (long long)times->messages);
-    printf("makespan %.10g, bubble %.1f %%, longest position %.10g\n", times->makespan_s,
-           100 * times->bubble, times->span_s);
-    print_positions(program, times);
-    print_path_summary(program, times);
-    if (o->critical_path)
-        print_path(program, times);
+static crl_status show(const simulate_options *o, const crl_timeline *line, const int *first_row) {
+    crl_cli_print_simulation(line, first_row, o->critical_path);
     if (o->grid) {
         printf("\n");
-        CRL_TRY(crl_program_print_grid(program, line->config, NULL, GRID_COLUMNS, stdout));
+        CRL_TRY(crl_program_print_grid(line->program, line->config, NULL, GRID_COLUMNS, stdout));
     }
     if (o->svg[0])
         CRL_TRY(write_file(o->svg, line, crl_timeline_write_svg));
@@ -208,7 +203,8 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_stage_cost *stage = NULL;
     crl_simulation_config config = {0};
     const char *title = NULL;
-    CRL_TRY_OUT(load(&program, &title, cli, args));
+    int *first_row = NULL;
+    CRL_TRY_OUT(load(&program, &first_row, &title, cli, args));
     args->exit_code = CRL_EXIT_USAGE;
     CRL_TRY_OUT(crl_cli_stage_costs(&stage, &o->costs, program->stages, &args->arena));
     CRL_TRY_OUT(
@@ -217,7 +213,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(crl_simulate(&times, program, &config));
     const crl_timeline line = {
         .title = title, .program = program, .config = &config, .times = times};
-    CRL_TRY_OUT(show(o, &line));
+    CRL_TRY_OUT(show(o, &line, first_row));
 out:
     crl_simulation_destroy(times);
     crl_program_destroy(program);

@@ -67,6 +67,16 @@ TEST_F(CliSimulate, BuildsASchedule) {
     EXPECT_TRUE(has(result.out, "  0 | F0 F1 F2 F3 "));
 }
 
+TEST_F(CliSimulate, DealsMicroBatchesOutToReplicas) {
+    const std::string costs = file("costs", "3,3,3\n1,1,1\n");
+    const auto result = carole({"simulate", "--schedule", "1f1b", "--positions", "2", "--widths",
+                                "3,1", "--micro-batches", "9", "--costs", costs});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(has(result.out, "4 replicas, 2 stages, 9 micro-batches, 18 messages"));
+    for (const char *name : {"     0.0 ", "     0.1 ", "     0.2 ", "     1.0 "})
+        EXPECT_TRUE(has(result.out, std::string(name) + "        27")) << name << result.out;
+}
+
 TEST_F(CliSimulate, TakesCostsOfEveryStage) {
     const std::string schedule = file("two.csv", two_stages);
     const std::string costs = file("costs", "# F I W\n1,2,3\n\n 10, 20 ,30,100,7,5\r\n");
@@ -111,6 +121,11 @@ TEST_F(CliSimulate, RejectsWhatCannotBe) {
     expect_failure(carole({"simulate", "--schedule", "1f1b", "--stages", "4", "--positions", "4",
                            "--micro-batches", "4"}),
                    2, "both --stages and --positions");
+    expect_failure(carole({"simulate", good, "--widths", "3,1"}), 2, "go with --schedule");
+    for (const char *widths : {"3", "3,0", "3,x"})
+        expect_failure(carole({"simulate", "--schedule", "1f1b", "--positions", "2",
+                               "--micro-batches", "4", "--widths", widths}),
+                       2, "--widths: ");
     expect_failure(carole({"simulate", good, "--costs", "1,2"}), 2, "--costs: 2 numbers");
     expect_failure(carole({"simulate", good, "--costs", "1,2,-3"}), 2, "--costs: ");
     expect_failure(carole({"simulate", good, "--costs", "none.csv"}), 2, "none.csv: no such file");

@@ -77,8 +77,8 @@ static int ceil_div(int a, int b) {
 
 /*
  * Micro-batches are taken from the replicas of the widest position, of W, in turn: of any n in
- * succession each has n/W, rounded up (uneven shares: and one more). A replica of a position of w
- * has the share of W/w of those; where shares do not align it touches one more at both ends.
+ * succession each has at most n/W, rounded up. A replica of a position of w has the shares of W/w
+ * of those; where shares do not align it may touch one more at both ends.
  */
 int crl_schedule_dealt_peak(const crl_schedule_request *request, int position, int held) {
     const int micro_batches = request->micro_batches;
@@ -89,8 +89,8 @@ int crl_schedule_dealt_peak(const crl_schedule_request *request, int position, i
     }
     const bool aligned = micro_batches % widest == 0 && widest % width == 0;
     const int successive = held < micro_batches ? held : micro_batches;
-    const int each = ceil_div(successive, widest) + (micro_batches % widest != 0);
-    const int64_t touched = (int64_t)each * (widest / width + (aligned ? 0 : 2));
+    const int64_t replicas = widest / width + (aligned ? 0 : 2);
+    const int64_t touched = ceil_div(successive, widest) * replicas;
     const int share = ceil_div(micro_batches, width);
     const int least = successive < share ? successive : share;
     return touched < least ? (int)touched : least;

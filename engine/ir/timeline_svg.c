@@ -17,7 +17,7 @@
 #include "engine/ir/simulate_internal.h"
 #include "engine/ir/svg.h"
 
-enum { MOST_ROWS = 64, MOST_SHADES = 8, TICKS = 12, MOST_NUMBERED = 20000, CSS_BYTES = 4096 };
+enum { MOST_ROWS = 64, MOST_SHADES = 8, TICKS = 12, CSS_BYTES = 4096 };
 
 static const double width_px = 960, left_px = 44, right_px = 20, top_px = 40, foot_px = 52;
 static const double digit_px = 6.3;   /* of the font in blocks */
@@ -103,15 +103,11 @@ out:
 
 static void measure(drawing *self) {
     const crl_program *program = self->line->program;
-    int64_t drawn = 0;
     self->rows = program->positions < MOST_ROWS ? program->positions : MOST_ROWS;
     self->row_px = fmax(8, fmin(28, floor(560.0 / self->rows)));
     const double makespan_s = self->line->times->makespan_s;
     self->px_per_s = makespan_s > 0 ? (width_px - left_px - right_px) / makespan_s : 0;
-    for (int row = 0; row < self->rows; row++) {
-        drawn += program->position[position_of_row(self, row)].count;
-    }
-    self->numbered = drawn <= MOST_NUMBERED && self->row_px >= 12;
+    self->numbered = self->row_px >= 12;
 }
 
 static int mix(int colour, double white) {

@@ -222,28 +222,46 @@ TEST(IrSimulate, CountsMemoryFromForwardToItsEnd) {
     EXPECT_EQ(s->position[0].peak_activations, 1);
     s = simulate(toy::parse("0F0,0I0,0W0"), {{1, 1, 1, 10, 30}});
     EXPECT_EQ(s->position[0].peak_bytes, 30);
+    s = simulate(toy::parse("0F0,0I0,0W0,0F1,0I1,0W1"), {{1, 1, 1, 10, 30}});
+    EXPECT_EQ(s->position[0].peak_bytes, 30);
     s = simulate(toy::parse("0F0,0F1,0F2"), {{1, 1, 1, 10, 30}}); /* evaluation keeps nothing */
     EXPECT_EQ(s->position[0].peak_bytes, 10);
 }
 
-/* Every step starts where the one before it ended, or a message later; the path spans the time. */
-TEST(IrSimulate, TheCriticalPathSpansTheMakespan) {
-    toy::program_ptr program = toy::parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1");
-    simulation_ptr s = simulate(program, {{1, 2, 3}, {10, 20, 30}}, 4, 0);
-    const std::vector<std::string> expected = {"0F0", "1F0", "1B0", "1F1", "1B1", "0B1"};
-    ASSERT_EQ(s->path_steps, (int)expected.size());
-    const double start[] = {0, 5, 15, 65, 75, 129};
+/* "0F0 1F0": the critical path. Every step starts when the simulation says. */
+std::string path_of(const toy::program_ptr &program, const simulation_ptr &s) {
+    std::string text;
     for (int i = 0; i < s->path_steps; i++) {
         const crl_path_step &step = s->path[i];
         const crl_action &a = program->position[step.position].action[step.index];
-        EXPECT_EQ(std::to_string(a.stage) + (a.kind == CRL_ACTION_FORWARD ? "F" : "B") +
-                      std::to_string(a.micro_batch),
-                  expected[i]);
-        EXPECT_EQ(step.start_s, start[i]);
+        text += (i ? " " : "") + std::to_string(a.stage) + "FBIW"[a.kind] +
+                std::to_string(a.micro_batch);
         EXPECT_EQ(step.start_s, s->start_s[step.position][step.index]);
         EXPECT_EQ(step.end_s, s->end_s[step.position][step.index]);
     }
-    EXPECT_EQ(s->path[5].end_s, s->makespan_s);
+    EXPECT_EQ(s->path[s->path_steps - 1].end_s, s->makespan_s);
+    return text;
+}
+
+TEST(IrSimulate, TheCriticalPathSpansTheMakespan) {
+    toy::program_ptr program = toy::parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1");
+    simulation_ptr s = simulate(program, {{1, 2, 3}, {10, 20, 30}}, 4, 0);
+    EXPECT_EQ(path_of(program, s), "0F0 1F0 1B0 1F1 1B1 0B1");
+    const double start[] = {0, 5, 15, 65, 75, 129};
+    for (int i = 0; i < s->path_steps; i++) {
+        EXPECT_EQ(s->path[i].start_s, start[i]);
+    }
+}
+
+TEST(IrSimulate, TheCriticalPathStaysOnAPositionThatIsNotIdle) {
+    toy::program_ptr program = toy::parse("0F0,0F1\n1F0,1F1");
+    EXPECT_EQ(path_of(program, simulate(program, {{1, 1, 1}, {1, 1, 1}})), "0F0 1F0 1F1");
+    /* Position 1 is still sending a gradient when its next input arrives. */
+    program = toy::parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1");
+    const std::vector<crl_stage_cost> times = {{1, 0.125, 0.125}, {0.125, 0.125, 0.25}};
+    crl_simulation_config config = {times.data()};
+    config.message_s = 1;
+    EXPECT_EQ(path_of(program, simulate(program, config)), "0F0 1F0 1B0 1F1 1B1 0B1");
 }
 
 TEST(IrSimulate, TheCriticalPathPassesThroughMessages) {
@@ -263,6 +281,27 @@ TEST(IrSimulate, TheCriticalPathPassesThroughMessages) {
         EXPECT_GE(gap, moves ? 0.5 + 1 + 0.5 : 0) << i;
         EXPECT_LE(gap, 4) << i; /* no path leads through idle time */
     }
+    EXPECT_EQ(s->path[s->path_steps - 1].end_s, s->makespan_s);
+}
+
+TEST(IrSimulate, TimesThousandsOfPositions) {
+    const int positions = 3072, micro_batches = 64;
+    crl_program *out = nullptr;
+    ASSERT_EQ(crl_program_create(&out, positions, positions, micro_batches), CRL_STATUS_OK);
+    toy::program_ptr program(out);
+    for (int p = 0; p < positions; p++) {
+        for (int i = 0; i < 2 * micro_batches; i++) {
+            ASSERT_EQ(crl_program_append(
+                          out, p, i < micro_batches ? CRL_ACTION_FORWARD : CRL_ACTION_BACKWARD, p,
+                          i % micro_batches),
+                      CRL_STATUS_OK);
+        }
+    }
+    simulation_ptr s =
+        simulate(program, std::vector<crl_stage_cost>(positions, crl_stage_cost{1, 1, 1}), 0.5, 0);
+    EXPECT_EQ(s->makespan_s, 3 * (micro_batches + positions - 1) + 2 * 0.5 * (positions - 1));
+    EXPECT_EQ(s->messages, 2LL * (positions - 1) * micro_batches);
+    EXPECT_EQ(s->path[0].start_s, 0);
     EXPECT_EQ(s->path[s->path_steps - 1].end_s, s->makespan_s);
 }
 

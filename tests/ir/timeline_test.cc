@@ -101,6 +101,9 @@ TEST_F(IrTimeline, ShadesTellTheStagesOfAPosition) {
     EXPECT_EQ(svg::count(picture, "<rect class=\"F0\""), 3u);
     EXPECT_EQ(svg::count(picture, "<rect class=\"F1\""), 3u);
     EXPECT_NE(picture.find("stages in order"), std::string::npos);
+    time(toy::parse("0F0,1F0,2F0,2B0,1B0,0B0\n3F0,3B0"),
+         std::vector<crl_stage_cost>(4, crl_stage_cost{1, 1, 1}));
+    EXPECT_EQ(svg::count(written(crl_timeline_write_svg), "<rect class=\"F2\""), 2u);
     /* not by its number, but by its place on the position */
     time(toy::parse("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0"),
          std::vector<crl_stage_cost>(4, crl_stage_cost{1, 1, 1}));
@@ -149,7 +152,7 @@ TEST_F(IrTimeline, TheTraceHasEveryActionAndItsArrow) {
             EXPECT_EQ(json_integer_value(json_object_get(event, "tid")), 1);
         }
         if (phase == "s") {
-            begun[id] = ts;
+            EXPECT_TRUE(begun.emplace(id, ts).second) << id;
         } else if (phase == "f") {
             ASSERT_TRUE(begun.count(id));
             EXPECT_GT(ts, begun[id] + 0.5e6);

@@ -13,8 +13,18 @@ enum {
     V_PASSES,
     V_WEIGHT_DOWN = V_PASSES, /* of stage 2P-p-1 */
     V_WEIGHT_UP,              /* of stage p */
-    V_KINDS
+    V_KINDS,
+    V_PERIOD = V_KINDS
 };
+
+static inline bool v_is_forward(int kind) {
+    return kind == V_FORWARD_DOWN || kind == V_FORWARD_UP;
+}
+
+/* 1: of stage 2P-p-1, where forward goes up and backward comes down. */
+static inline int v_leg(int kind) {
+    return kind == V_FORWARD_UP || kind == V_INPUT_DOWN || kind == V_WEIGHT_DOWN;
+}
 
 /*
  * The repeated pattern [qi24] of a schedule: the time, with F = I = W = 1, at which `position` runs
@@ -22,6 +32,17 @@ enum {
  * 6; the two times left over are for W.
  */
 typedef void (*crl_v_pattern_fn)(int positions, int position, int start[V_PASSES]);
+
+/* The pattern of one position, with its W, and what it holds. */
+typedef struct v_pattern {
+    int start[V_KINDS];    /* of micro-batch 0 */
+    int kind_at[V_PERIOD]; /* which kind has a unit modulo the period */
+    int most_kept[2];      /* micro-batches from F to I: of stage p, of stage 2P-p-1 */
+    int most_held;         /* from F to W, of both */
+} v_pattern;
+
+/* Fills all of it from the passes. */
+void crl_v_pattern_init(v_pattern *self, const int start[V_PASSES]);
 
 /* p for stages p and 2P-p-1. */
 int crl_v_shape_position(const crl_schedule_request *request, int stage);

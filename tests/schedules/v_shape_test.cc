@@ -76,3 +76,25 @@ TEST(SchedulesVShape, PeaksAreReached) {
         }
     }
 }
+
+TEST(SchedulesVShape, CostsOfTheRequestAreMadeUseOf) {
+    crl_stage_cost uneven = {};
+    uneven.forward_s = 9, uneven.input_s = 9, uneven.weight_s = 5;
+    for (const crl_schedule *schedule : {&crl_schedule_zb_v, &crl_schedule_v_half}) {
+        for (int p : {4, 8}) {
+            const std::vector<crl_stage_cost> cost((size_t)p * 2, uneven);
+            crl_schedule_request request = {p, 2 * p, 8 * p};
+            toy::program_ptr blind = build(*schedule, request);
+            request.cost = cost.data();
+            toy::program_ptr aware = build(*schedule, request);
+            simulation_ptr slow = simulate(blind.get(), uneven);
+            simulation_ptr fast = simulate(aware.get(), uneven);
+            ASSERT_TRUE(slow && fast);
+            EXPECT_LT(fast->bubble, 0.75 * slow->bubble) << schedule->name << " P=" << p;
+            const std::vector<int> held = peaks(aware.get());
+            for (int s = 0; s < 2 * p; s++) {
+                EXPECT_LE(held[(size_t)s], schedule->peak_activations(&request, s));
+            }
+        }
+    }
+}

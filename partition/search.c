@@ -19,9 +19,9 @@
 #include "partition/search_internal.h"
 #include "partition/search_trial_internal.h"
 
-enum { POLISHED = 3 };
+enum { POLISHED = 10 };
 
-static const int64_t usual_actions = 40000000;
+static const int64_t usual_actions = 8000000;
 
 static crl_status check(const crl_search_request *r) {
     if (r->profiles < 1 || !r->predict || !r->machine || !r->schedules || r->global_batch < 1) {
@@ -48,7 +48,8 @@ static crl_status check(const crl_search_request *r) {
 /* Tries candidates in turn; `any`: the first that fits is enough. */
 static crl_status try_all(search_trial *trial, const search_list *list, bool any) {
     const crl_search *search = trial->search;
-    for (int i = 0; i < list->count && trial->actions > 0; i++) {
+    const int64_t reserve = trial->actions / 5; /* for moving cuts */
+    for (int i = 0; i < list->count && trial->actions > reserve; i++) {
         const bool full = search->count == CRL_SEARCH_KEEPS;
         if (full && list->item[i].bound_s >= search->found[search->count - 1].prediction.step_s) {
             continue;

@@ -7,7 +7,8 @@
  *     bound     the larger of: the work of the busiest pipeline, spread evenly over its devices;
  *               one micro-batch from end to end
  *     estimate  that work, as even as the largest unit allows, in a pipeline with the bubble that
- *               the schedule declares, and the gradients over the slower link, half of it hidden
+ *               the schedule declares, and the gradients over the slower link, half of it hidden;
+ *               later the more memory is likely to be over
  */
 #include <math.h>
 #include <stdlib.h>
@@ -79,6 +80,28 @@ static crl_status append(search_list *list, const search_candidate *candidate) {
     return CRL_STATUS_OK;
 }
 
+double crl_search_limit(const crl_search_request *request) {
+    const double bytes = request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                                         : request->machine->memory_bytes;
+    return bytes > 0 ? bytes : INFINITY;
+}
+
+/* How far the first position would be over the limit if stages were even: 1: it fits .. 4. */
+static double overweight(const search_candidate *c, const builder *self,
+                         const crl_schedule_request *asked) {
+    const crl_hybrid *layout = &c->layout;
+    double held = 0, stages = 0;
+    for (int s = 0; s < layout->stages; s++) {
+        if (crl_schedule_position(layout->schedule, asked, s) == 0) {
+            held += layout->schedule->peak_activations(asked, s);
+            stages++;
+        }
+    }
+    const double bytes =
+        (stages * self->totals.state_bytes + held * self->totals.kept_bytes) / layout->stages;
+    return fmin(4, fmax(1, bytes / crl_search_limit(self->request)));
+}
+
 static void fill_times(search_candidate *c, const builder *self) {
     const crl_hybrid *layout = &c->layout;
     const crl_machine *machine = self->request->machine;
@@ -103,7 +126,8 @@ static void fill_times(search_candidate *c, const builder *self) {
                                    self->totals.parameter_bytes / layout->positions / rate
                              : 0;
     c->bound_s = fmax(work_s, self->totals.through_s);
-    c->estimate_s = fmax(even_s, self->totals.through_s / rows) / (1 - bubble) + sum_s / 2;
+    c->estimate_s = (fmax(even_s, self->totals.through_s / rows) / (1 - bubble) + sum_s / 2) *
+                    overweight(c, self, &asked);
 }
 
 /* One candidate, if its numbers suit the request. */

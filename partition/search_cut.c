@@ -14,7 +14,7 @@ struct search_cut {
     const int *first;
 };
 
-enum { MOST_ROWS = 32, MOST_UNEQUAL_STAGES = 8 };
+enum { MOST_ROWS = 32, MOST_UNEQUAL_STAGES = 6, MOST_BLOCKS = 48 };
 
 double crl_search_unit_s(const crl_profile_unit *unit, int mode) {
     return unit->forward_s + unit->input_s + unit->weight_s + unit->recompute_s[mode];
@@ -30,6 +30,7 @@ search_totals crl_search_totals(const crl_profile *profile, int mode) {
         out.largest_s = fmax(out.largest_s, time_s);
         out.state_bytes += unit->state_bytes;
         out.parameter_bytes += unit->parameter_bytes;
+        out.kept_bytes += unit->kept_bytes[mode];
     }
     return out;
 }
@@ -156,7 +157,7 @@ void crl_search_cuts_fini(search_cuts *cuts) {
 
 /* Costs of a stage with replicas, per micro-batch of the pipeline. */
 typedef struct width_model {
-    const columns *columns;
+    const double *crossing_s;
     double rate;          /* bytes/s of a device's link */
     double micro_batches; /* of a pipeline */
     int pipelines;
@@ -174,24 +175,49 @@ static double stage_s(const void *context, const crl_width_stage *stage, int rep
 static double boundary_s(const void *context, int unit, int replicas, bool entering) {
     const width_model *self = context;
     (void)entering;
-    return self->columns->crossing_s[unit] / replicas;
+    return self->crossing_s[unit] / replicas;
 }
 
-/* Solves with at most `stages` stages, and adds the result where its widths differ. */
-static crl_status add_plan(crl_arena *arena, const crl_width_problem *problem, int pipelines,
-                           search_add_fn *add, void *context) {
-    crl_width_plan plan = {0};
-    CRL_TRY(crl_arena_alloc(arena, &plan.first, (size_t)problem->devices, sizeof *plan.first));
-    CRL_TRY(
-        crl_arena_alloc(arena, &plan.replicas, (size_t)problem->devices, sizeof *plan.replicas));
-    const crl_status status = crl_widths_solve(&plan, "plan", problem);
-    if (status == CRL_STATUS_UNSUPPORTED) {
-        return CRL_STATUS_OK; /* too few units for so many devices */
+/* Units to blocks of about equal time, in place: what is cut with widths is moved by single units
+ * later. block[b] is the first unit of block b. Returns their number. */
+static int make_blocks(columns *c, int *block, int units) {
+    double total_s = 0, filled_s = 0;
+    int blocks = 0;
+    for (int u = 0; u < units; u++) {
+        total_s += c->time_s[u];
     }
-    CRL_TRY(status);
+    for (int u = 0; u < units; u++) {
+        const bool begins = u == 0 || units <= MOST_BLOCKS ||
+                            filled_s + c->time_s[u] / 2 > total_s * blocks / MOST_BLOCKS;
+        filled_s += c->time_s[u];
+        if (begins) {
+            block[blocks] = u;
+            c->time_s[blocks] = c->time_s[u];
+            c->parameter_bytes[blocks] = c->parameter_bytes[u];
+            blocks++;
+        } else {
+            c->time_s[blocks - 1] += c->time_s[u];
+            c->parameter_bytes[blocks - 1] += c->parameter_bytes[u];
+        }
+        c->crossing_s[blocks - 1] = c->crossing_s[u];
+    }
+    return blocks;
+}
+
+/* What crl_search_unequal does for one number of pipelines. */
+typedef struct unequal {
+    crl_arena *arena;
+    columns columns;
+    int *block, blocks;
+    width_model model;
+    search_add_fn *add;
+    void *context;
+} unequal;
+
+static int common_divisor(const int *value, int count) {
     int divisor = 0;
-    for (int p = 0; p < plan.stages; p++) {
-        int a = plan.replicas[p], b = divisor;
+    for (int i = 0; i < count; i++) {
+        int a = value[i], b = divisor;
         while (b != 0) {
             const int rest = a % b;
             a = b;
@@ -199,42 +225,58 @@ static crl_status add_plan(crl_arena *arena, const crl_width_problem *problem, i
         }
         divisor = a;
     }
-    /* A common divisor means more pipelines, which is another candidate. */
-    return divisor == 1 && plan.stages < problem->devices
-               ? add(context, pipelines, plan.stages, plan.replicas, plan.first)
+    return divisor;
+}
+
+/* Solves with at most `stages` stages, and adds the result where its widths differ. A common
+ * divisor would mean more pipelines, which is another candidate. */
+static crl_status add_plan(const unequal *self, int rows, int stages) {
+    crl_width_plan plan = {0};
+    const crl_width_problem problem = {.units = self->blocks,
+                                       .devices = rows,
+                                       .all_devices = true,
+                                       .most_stages = stages,
+                                       .time_s = self->columns.time_s,
+                                       .parameter_bytes = self->columns.parameter_bytes,
+                                       .costs = {&self->model, stage_s, boundary_s, NULL}};
+    CRL_TRY(crl_arena_alloc(self->arena, &plan.first, (size_t)rows, sizeof *plan.first));
+    CRL_TRY(crl_arena_alloc(self->arena, &plan.replicas, (size_t)rows, sizeof *plan.replicas));
+    CRL_TRY(crl_widths_solve(&plan, "plan", &problem));
+    for (int p = 0; p < plan.stages; p++) {
+        plan.first[p] = self->block[plan.first[p]];
+    }
+    return common_divisor(plan.replicas, plan.stages) == 1 && plan.stages < rows
+               ? self->add(self->context, self->model.pipelines, plan.stages, plan.replicas,
+                           plan.first)
                : CRL_STATUS_OK;
 }
 
 crl_status crl_search_unequal(crl_arena *arena, const crl_search_request *request, int profile,
                               int mode, search_add_fn *add, void *context) {
     crl_status status = CRL_STATUS_OK;
-    const int groups = request->devices / (request->tensor > 0 ? request->tensor : 1);
+    const int groups = request->devices / request->tensor;
     const crl_profile *p = request->profile[profile];
-    columns c = {0};
-    CRL_TRY_OUT(columns_init(&c, request, profile, mode));
+    unequal self = {.arena = arena, .add = add, .context = context};
+    CRL_TRY_OUT(columns_init(&self.columns, request, profile, mode));
+    CRL_TRY_OUT(crl_alloc(&self.block, (size_t)p->units, sizeof *self.block));
+    self.blocks = make_blocks(&self.columns, self.block, p->units);
     for (int pipelines = 1; pipelines <= groups; pipelines++) {
         const int rows = groups / pipelines;
         if (groups % pipelines != 0 || rows < 3 || rows > MOST_ROWS) {
             continue;
         }
-        width_model model = {.columns = &c,
-                             .rate = request->machine->within.bytes_per_s,
-                             .micro_batches = fmax(1, (double)request->global_batch /
-                                                          (double)p->micro_batch / pipelines),
-                             .pipelines = pipelines};
+        self.model = (width_model){.crossing_s = self.columns.crossing_s,
+                                   .rate = request->machine->within.bytes_per_s,
+                                   .micro_batches = fmax(1, (double)request->global_batch /
+                                                                (double)p->micro_batch / pipelines),
+                                   .pipelines = pipelines};
         const int most = rows - 1 < MOST_UNEQUAL_STAGES ? rows - 1 : MOST_UNEQUAL_STAGES;
-        for (int stages = 2; stages <= most && stages <= p->units; stages++) {
-            const crl_width_problem problem = {.units = p->units,
-                                               .devices = rows,
-                                               .all_devices = true,
-                                               .most_stages = stages,
-                                               .time_s = c.time_s,
-                                               .parameter_bytes = c.parameter_bytes,
-                                               .costs = {&model, stage_s, boundary_s, NULL}};
-            CRL_TRY_OUT(add_plan(arena, &problem, pipelines, add, context));
+        for (int stages = 2; stages <= most && stages <= self.blocks; stages++) {
+            CRL_TRY_OUT(add_plan(&self, rows, stages));
         }
     }
 out:
-    columns_fini(&c);
+    columns_fini(&self.columns);
+    crl_free(self.block);
     return status;
 }

@@ -25,9 +25,11 @@ typedef struct search_totals {
     double time_s;    /* of all units, forward and backward */
     double through_s; /* forward and input gradient: one micro-batch from end to end */
     double largest_s; /* of one unit */
-    double state_bytes, parameter_bytes;
+    double state_bytes, parameter_bytes, kept_bytes;
 } search_totals;
 
+/* The limit of a request: its own, or the machine's memory; INFINITY: none. */
+double crl_search_limit(const crl_search_request *request);
 /* Forward, backward and what it makes again. */
 double crl_search_unit_s(const crl_profile_unit *unit, int mode);
 /* Sums over a profile. */

@@ -20,12 +20,6 @@ typedef struct attempt {
     bool predicted;
 } attempt;
 
-double crl_search_limit(const crl_search_request *request) {
-    const double bytes = request->memory_limit_bytes > 0 ? request->memory_limit_bytes
-                                                         : request->machine->memory_bytes;
-    return bytes > 0 ? bytes : INFINITY;
-}
-
 static void attempt_fini(attempt *self) {
     crl_free(self->first);
     crl_free(self->recompute);

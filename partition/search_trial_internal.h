@@ -14,8 +14,6 @@ typedef struct search_trial {
     char least_layout[96];
 } search_trial;
 
-/* The limit of a request: its own, or the machine's memory; INFINITY: none. */
-double crl_search_limit(const crl_search_request *request);
 /* Cuts and predicts a candidate, and keeps it where it is among the best. What the schedule or the
  * cost model refuses is passed over. NOMEM, INTERNAL. */
 crl_status crl_search_try(search_trial *trial, const search_candidate *candidate);

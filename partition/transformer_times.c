@@ -70,9 +70,9 @@ static double group_s(const transformer_sizes *z, const crl_machine *m) {
     return crl_group_sum_s(m, (crl_group){tensor, nodes}, z->activity * z->element_bytes);
 }
 
-/* Adding the gradients of `parameters` to what earlier micro-batches left: two reads, a write. */
+/* Adding the gradients of `parameters` to what earlier micro-batches left: it is read, written. */
 static double accumulate_s(const transformer_sizes *z, const crl_machine *m, double parameters) {
-    return traffic_s(m, 3 * z->gradient_bytes * parameters / z->tensor);
+    return traffic_s(m, 2 * z->gradient_bytes * parameters / z->tensor);
 }
 
 crl_transformer_times crl_transformer_layer_times(const crl_transformer *model,

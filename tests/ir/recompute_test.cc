@@ -2,96 +2,18 @@
 // What backward makes again: blocks, modes, marks, and what is kept for them.
 #include "engine/ir/recompute.h"
 
-#include <array>
 #include <random>
 #include <set>
 
 #include "engine/base/alloc.h"
-#include "tests/ir/toy_model.h"
+#include "tests/ir/reads_model.h"
 
 namespace {
 
-// Layers of (B,8): what their backward reads is all that matters here.
-crl_status Infer(crl_layer_spec *spec, int inputs) {
-    EXPECT_GE(spec->inputs, inputs);
-    spec->outputs = 1;
-    spec->output[0] = spec->input[0];
-    spec->gradient_inputs = (1u << spec->inputs) - 1;
-    spec->cost.flops[CRL_PHASE_FORWARD] = 100;
-    return CRL_STATUS_OK;
-}
-// A linear layer: the weight gradient reads the input.
-crl_status InferMat(crl_layer_spec *spec) {
-    spec->weight_needs_inputs = 1;
-    return Infer(spec, 1);
-}
-// A gelu: the input gradient reads the input.
-crl_status InferAct(crl_layer_spec *spec) {
-    spec->input_needs_inputs = 1;
-    return Infer(spec, 1);
-}
-// A relu: the input gradient reads the output.
-crl_status InferClip(crl_layer_spec *spec) {
-    spec->input_needs_outputs = 1;
-    return Infer(spec, 1);
-}
-// A dropout or a residual connection: nothing is read.
-crl_status InferPass(crl_layer_spec *spec) {
-    return Infer(spec, 1);
-}
-// A norm: both gradients read the input and a number per sample.
-crl_status InferNorm(crl_layer_spec *spec) {
-    spec->input_needs_inputs = spec->weight_needs_inputs = 1;
-    spec->input_needs_saves = spec->weight_needs_saves = 1;
-    spec->saves = 1;
-    spec->save[0] = {CRL_DTYPE_F32, toy::shape({spec->batch})};
-    return Infer(spec, 1);
-}
-
-constexpr double kValue = 2 * 8 * 4, kSave = 2 * 4, kFlops = 100; // batch 2
-
-struct Layers {
-    std::vector<crl_layer> table;
-    std::vector<const void *> registry;
-
-    void Add(const char *name, crl_status (*infer)(crl_layer_spec *), bool cheap) {
-        crl_layer layer = {};
-        layer.name = name;
-        layer.help = "";
-        layer.infer = infer;
-        layer.cheap = cheap;
-        table.push_back(layer);
-    }
-    Layers() {
-        Add("source", toy::infer_source, false);
-        table.back().is_input = true;
-        Add("loss", toy::infer_loss, false);
-        table.back().is_loss = true;
-        Add("mat", InferMat, false);
-        Add("act", InferAct, true);
-        Add("clip", InferClip, true);
-        Add("pass", InferPass, true);
-        Add("norm", InferNorm, true);
-        for (const crl_layer &layer : table) {
-            registry.push_back(&layer);
-        }
-        registry.push_back(nullptr);
-    }
-};
-
-toy::graph_ptr Graph(const std::vector<crl_layer_desc> &layers) {
-    static const Layers known;
-    toy::model_ptr model = toy::model();
-    toy::add(model, toy::desc("source", "x"));
-    for (const crl_layer_desc &layer : layers) {
-        toy::add(model, layer);
-    }
-    toy::add(model, toy::desc("loss", "loss"));
-    crl_graph *out = nullptr;
-    EXPECT_EQ(crl_graph_build(&out, model.get(), known.registry.data(), 2), CRL_STATUS_OK)
-        << crl_error_message();
-    return toy::graph_ptr(out);
-}
+using reads::Graph;
+using reads::kFlops;
+using reads::kSave;
+using reads::kValue;
 
 // Two blocks like those of a transformer's MLP, between two layers of their own.
 toy::graph_ptr Blocks() {
@@ -225,24 +147,8 @@ TEST(IrRecompute, EverythingReadIsThere) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto below = [&](int n) { return int(random() % unsigned(n)); };
-    const char *const kind[] = {"mat", "act", "clip", "pass", "norm"};
     for (int round = 0; round < 200; round++) {
-        std::vector<std::string> name = {"x"};
-        std::vector<std::array<std::string, 2>> input;
-        std::vector<crl_layer_desc> layers;
-        const int nodes = 2 + below(14);
-        for (int n = 0; n < nodes; n++) {
-            input.push_back({name.back(), name[size_t(below(int(name.size())))]});
-            name.push_back("h" + std::to_string(n / (1 + round % 5)) + ".n" + std::to_string(n));
-        }
-        for (int n = 0; n < nodes; n++) {
-            const char *type = kind[below(5)];
-            layers.push_back(toy::desc(type, name[size_t(n) + 1].c_str(), {input[n][0].c_str()}));
-            if (std::string(type) == "pass") {
-                layers.back().input[1] = input[n][1].c_str();
-            }
-        }
-        const toy::graph_ptr graph = Graph(layers);
+        const toy::graph_ptr graph = reads::RandomGraph(random);
         std::vector<unsigned char> mode;
         for (int n = 0; n < graph->nodes; n++) {
             mode.push_back((unsigned char)below(CRL_RECOMPUTES));

@@ -17,7 +17,7 @@
 
 #include "engine/ir/schedule.h"
 
-enum { SWEEP_POINTS = 24 };
+enum { SWEEP_POINTS = 24, MOST_CURVES = 3 };
 
 typedef struct compare_options {
     const char *svg, *sweep;
@@ -31,7 +31,7 @@ static const crl_option table[] = {
      offsetof(compare_options, stages), 1, 4096, NULL},
     {"micro-batches", NULL, "number of micro-batches", &crl_option_int,
      offsetof(compare_options, micro_batches), 1, 65535, NULL},
-    {"virtual", "0", "stages per position, of schedules that leave a choice; 0: the least",
+    {"virtual", "0", "stages per position, of schedules that leave a choice; 0: all, or the least",
      &crl_option_int, offsetof(compare_options, virtual_stages), 0, 64, NULL},
     CRL_CLI_COST_ROW(compare_options, memory_limit, "memory-limit", "0",
                      "of a position, for schedules that obey one; 0: their own", double),
@@ -42,11 +42,19 @@ static const crl_option table[] = {
      offsetof(compare_options, svg), 0, 0, NULL},
     {0}};
 
-static int virtual_of(const crl_schedule *schedule, int64_t asked) {
-    const int64_t least = schedule->least_virtual;
-    const int64_t most = schedule->most_virtual > 0 ? schedule->most_virtual : asked;
-    const int64_t each = asked < most ? asked : most;
-    return (int)(each > least ? each : least);
+/* Stages per position that a schedule is compared with: those asked for as far as it serves them;
+ * none asked for: all that it serves, or the least where there is no limit. */
+typedef struct range {
+    int first, last;
+} range;
+
+static range virtual_range(const crl_schedule *schedule, int64_t asked) {
+    const int least = schedule->least_virtual, most = schedule->most_virtual;
+    if (asked == 0)
+        return (range){least, most > 0 ? most : least};
+    const int wanted = (int)(most > 0 && asked > most ? most : asked);
+    const int each = wanted > least ? wanted : least;
+    return (range){each, each};
 }
 
 static void measure(crl_comparison_row *row, const crl_program *program,
@@ -86,15 +94,16 @@ static crl_status share_costs(crl_stage_cost **out, const crl_schedule *schedule
 }
 
 /* Builds and times one schedule under one memory limit; what it refuses is said in the row. */
-static crl_status fill_row(crl_comparison_row *row, const crl_schedule *schedule,
+static crl_status fill_row(crl_comparison_row *row, const crl_schedule *schedule, int each,
                            const compare_options *o, double limit, crl_arena *arena) {
     crl_status status = CRL_STATUS_OK;
     crl_program *program = NULL;
     crl_simulation *times = NULL;
     crl_simulation_config config = {0};
     crl_stage_cost *cost = NULL;
-    const int each = virtual_of(schedule, o->virtual_stages), positions = (int)o->stages;
-    *row = (crl_comparison_row){.name = schedule->name, .virtual_stages = each};
+    const int positions = (int)o->stages;
+    *row = (crl_comparison_row){
+        .name = schedule->name, .label = schedule->name, .virtual_stages = each};
     crl_schedule_request request = {.positions = positions,
                                     .stages = positions * each,
                                     .micro_batches = (int)o->micro_batches,
@@ -122,11 +131,12 @@ static int compare_rows(const void *left, const void *right) {
         return a->refused ? 1 : -1;
     if (a->makespan != b->makespan)
         return a->makespan < b->makespan ? -1 : 1;
-    return strcmp(a->name, b->name);
+    const int names = strcmp(a->name, b->name);
+    return names ? names : a->virtual_stages - b->virtual_stages;
 }
 
 static void print_rows(const crl_comparison_row *row, int rows) {
-    printf("schedule      stages    makespan   bubble     longest    activations   peak memory   "
+    printf("schedule          V    makespan   bubble     longest    activations   peak memory   "
            "messages\n");
     for (int i = 0; i < rows; i++) {
         if (row[i].refused) {
@@ -136,35 +146,48 @@ static void print_rows(const crl_comparison_row *row, int rows) {
         char held[48];
         snprintf(held, sizeof held, "%.4g..%.4g", row[i].least_activations,
                  row[i].most_activations);
-        printf("%-12s  %4d x V  %10.8g  %5.1f %%  %10.8g  %13s  %12.6g  %9lld\n", row[i].name,
+        printf("%-12s  %5d  %10.8g  %5.1f %%  %10.8g  %13s  %12.6g  %9lld\n", row[i].name,
                row[i].virtual_stages, row[i].makespan, 100 * row[i].bubble, row[i].span, held,
                row[i].peak_memory, row[i].messages);
     }
 }
 
-/* From what one micro-batch needs to what all of them do, in equal ratios. */
-static crl_status fill_curve(crl_comparison_curve *curve, const crl_cli *cli,
-                             const compare_options *o, crl_arena *arena) {
-    const crl_schedule *schedule = NULL;
-    for (int i = 0; cli->registries->schedules[i]; i++) {
-        const crl_schedule *one = cli->registries->schedules[i];
-        schedule = strcmp(one->name, o->sweep) == 0 ? one : schedule;
+/* Rows of one schedule, one for each number of stages per position. `*rows` grows. */
+static crl_status fill_rows(crl_comparison_row *row, int *rows, const crl_schedule *schedule,
+                            const compare_options *o, crl_arena *arena) {
+    const range each = virtual_range(schedule, o->virtual_stages);
+    for (int v = each.first; v <= each.last; v++) {
+        crl_comparison_row *next = &row[(*rows)++];
+        CRL_TRY(fill_row(next, schedule, v, o, o->memory_limit, arena));
+        if (v > each.first)
+            CRL_TRY(crl_arena_format(arena, &next->label, "%s x%d", schedule->name, v));
     }
+    return CRL_STATUS_OK;
+}
+
+/* Memory that one micro-batch takes of a position at most. */
+static crl_status least_memory(double *out, const compare_options *o, crl_arena *arena) {
     crl_stage_cost *cost = NULL;
     CRL_TRY(crl_cli_stage_costs(&cost, &o->costs, (int)o->stages, arena));
-    double least = 0;
+    *out = 0;
     for (int p = 0; p < (int)o->stages; p++)
-        least = fmax(least, fmax(cost[p].kept_bytes, cost[p].held_bytes));
-    if (!schedule || least <= 0)
-        return CRL_STATUS_OK;
+        *out = fmax(*out, fmax(cost[p].kept_bytes, cost[p].held_bytes));
+    return CRL_STATUS_OK;
+}
+
+/* From what one micro-batch needs to what all of them do, in equal ratios. */
+static crl_status fill_curve(crl_comparison_curve *curve, const crl_schedule *schedule, int each,
+                             const compare_options *o, crl_arena *arena) {
+    double least = 0;
+    CRL_TRY(least_memory(&least, o, arena));
     CRL_TRY(crl_arena_alloc(arena, &curve->memory, SWEEP_POINTS, sizeof *curve->memory));
     CRL_TRY(crl_arena_alloc(arena, &curve->bubble, SWEEP_POINTS, sizeof *curve->bubble));
-    curve->name = schedule->name;
-    for (int i = 0; i < SWEEP_POINTS; i++) {
+    CRL_TRY(crl_arena_format(arena, &curve->label, "%s x%d", schedule->name, each));
+    for (int i = 0; i < SWEEP_POINTS && least > 0; i++) {
         crl_comparison_row row;
         const double share = (double)i / (SWEEP_POINTS - 1);
         const double limit = least * pow((double)o->micro_batches, share);
-        CRL_TRY(fill_row(&row, schedule, o, limit, arena));
+        CRL_TRY(fill_row(&row, schedule, each, o, limit, arena));
         if (!row.refused) {
             curve->memory[curve->points] = row.peak_memory;
             curve->bubble[curve->points++] = row.bubble;
@@ -173,15 +196,28 @@ static crl_status fill_curve(crl_comparison_curve *curve, const crl_cli *cli,
     return CRL_STATUS_OK;
 }
 
+static crl_status fill_curves(crl_comparison_curve curve[MOST_CURVES], int *curves,
+                              const crl_cli *cli, const compare_options *o, crl_arena *arena) {
+    for (int i = 0; cli->registries->schedules[i]; i++) {
+        const crl_schedule *schedule = cli->registries->schedules[i];
+        const range each = virtual_range(schedule, o->virtual_stages);
+        if (strcmp(schedule->name, o->sweep) != 0)
+            continue;
+        for (int v = each.first; v <= each.last && *curves < MOST_CURVES; v++)
+            CRL_TRY(fill_curve(&curve[(*curves)++], schedule, v, o, arena));
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status write_picture(const compare_options *o, const crl_comparison_row *row, int rows,
-                                const crl_comparison_curve *curve) {
+                                const crl_comparison_curve *curve, int curves) {
     char title[128];
     FILE *out = fopen(o->svg, "we");
     if (!out)
         return CRL_FAIL(IO, "%s: %s", o->svg, strerror(errno));
     snprintf(title, sizeof title, "Bubble and memory: %lld positions, %lld micro-batches",
              (long long)o->stages, (long long)o->micro_batches);
-    crl_comparison_write_svg(title, row, rows, curve, out);
+    crl_comparison_write_svg(title, row, rows, curve, curves, out);
     const bool bad = ferror(out) != 0;
     if (fclose(out) != 0 || bad)
         return CRL_FAIL(IO, "%s: write failed", o->svg);
@@ -190,22 +226,25 @@ static crl_status write_picture(const compare_options *o, const crl_comparison_r
 
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     const compare_options *o = args->options;
+    const void *const *schedules = cli->registries->schedules;
     crl_comparison_row *row = NULL;
-    crl_comparison_curve curve = {0};
-    int rows = 0;
-    while (cli->registries->schedules[rows])
-        rows++;
-    CRL_TRY(crl_arena_alloc(&args->arena, &row, (size_t)rows + 1, sizeof *row));
+    crl_comparison_curve curve[MOST_CURVES] = {0};
+    int room = 0, rows = 0, curves = 0;
+    for (int i = 0; schedules[i]; i++) {
+        const range each = virtual_range(schedules[i], o->virtual_stages);
+        room += each.last - each.first + 1;
+    }
+    CRL_TRY(crl_arena_alloc(&args->arena, &row, (size_t)room + 1, sizeof *row));
     args->exit_code = CRL_EXIT_USAGE;
-    for (int i = 0; i < rows; i++)
-        CRL_TRY(fill_row(&row[i], cli->registries->schedules[i], o, o->memory_limit, &args->arena));
+    for (int i = 0; schedules[i]; i++)
+        CRL_TRY(fill_rows(row, &rows, schedules[i], o, &args->arena));
     args->exit_code = CRL_EXIT_FAILURE;
     qsort(row, (size_t)rows, sizeof *row, compare_rows);
     print_rows(row, rows);
     if (!o->svg[0])
         return CRL_STATUS_OK;
-    CRL_TRY(fill_curve(&curve, cli, o, &args->arena));
-    return write_picture(o, row, rows, &curve);
+    CRL_TRY(fill_curves(curve, &curves, cli, o, &args->arena));
+    return write_picture(o, row, rows, curve, curves);
 }
 
 const crl_command crl_command_schedule_compare = {

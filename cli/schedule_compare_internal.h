@@ -9,6 +9,7 @@
 /* One schedule. Times and memory in the user's units, of a whole position. */
 typedef struct crl_comparison_row {
     const char *name;
+    const char *label; /* the name, and the stages per position where it stands there twice */
     int virtual_stages;
     const char *refused; /* why it does not serve; NULL: it does */
     double makespan, bubble;
@@ -20,11 +21,12 @@ typedef struct crl_comparison_row {
 
 /* A schedule over memory limits: peak_memory and bubble of each. */
 typedef struct crl_comparison_curve {
-    const char *name; /* NULL: none */
+    const char *label;
     int points;
     double *memory, *bubble;
 } crl_comparison_curve;
 
-/* Bubble over peak memory: a labelled point per schedule that serves, and the curve. */
+/* Bubble over peak memory: a labelled point per schedule that serves, and the curves as far as they
+ * lie near them. */
 void crl_comparison_write_svg(const char *title, const crl_comparison_row *row, int rows,
-                              const crl_comparison_curve *curve, FILE *out);
+                              const crl_comparison_curve *curve, int curves, FILE *out);

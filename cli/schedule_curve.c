@@ -14,15 +14,15 @@
 
 #include "engine/ir/svg.h"
 
-enum { MOST_LABELS = 64, TICKS = 10 };
+enum { MOST_PLACES = 1024, TICKS = 10, COLOURS = 2 };
 
 static const double width_px = 760, height_px = 420;
 static const double left_px = 62, right_px = 24, top_px = 56, bottom_px = 52;
 static const double letter_px = 6.4, line_px = 12, gap_px = 8;
 
 static const char css[] = ".dot{fill:#3f74d6}\n"
-                          ".curve{stroke:#d97f16;stroke-width:2}\n"
-                          ".curved{fill:#d97f16}\n";
+                          ".c0{stroke:#d97f16;stroke-width:2}\n.d0{fill:#d97f16}\n"
+                          ".c1{stroke:#8c55b8;stroke-width:2}\n.d1{fill:#8c55b8}\n";
 
 typedef struct box {
     double x, y, width, height;
@@ -32,7 +32,7 @@ typedef struct chart {
     FILE *out;
     double most_memory, most_bubble; /* at the ends of the axes */
     int taken;                       /* places of points and labels so far */
-    box place[2 * MOST_LABELS];
+    box place[MOST_PLACES];
 } chart;
 
 static double x_of(const chart *self, double memory) {
@@ -62,7 +62,7 @@ static bool is_free(const chart *self, const box *wanted) {
 }
 
 static void take(chart *self, const box *place) {
-    if (self->taken < 2 * MOST_LABELS) {
+    if (self->taken < MOST_PLACES) {
         self->place[self->taken++] = *place;
     }
 }
@@ -86,22 +86,18 @@ static void put_label(chart *self, double x, double y, const char *text) {
     crl_svg_text(self->out, "text", place.x, place.y + line_px - 2.5, text);
 }
 
-static void scale(chart *self, const crl_comparison_row *row, int rows,
-                  const crl_comparison_curve *curve) {
+/* Axes from zero to a mark beyond the points. */
+static void scale(chart *self, const crl_comparison_row *row, int rows) {
     for (int i = 0; i < rows; i++) {
         if (!row[i].refused) {
             self->most_memory = fmax(self->most_memory, row[i].peak_memory);
             self->most_bubble = fmax(self->most_bubble, row[i].bubble);
         }
     }
-    for (int i = 0; i < curve->points; i++) {
-        self->most_memory = fmax(self->most_memory, curve->memory[i]);
-        self->most_bubble = fmax(self->most_bubble, curve->bubble[i]);
-    }
     const double memory_step = crl_svg_step(self->most_memory, TICKS);
     const double bubble_step = crl_svg_step(self->most_bubble, TICKS);
-    self->most_memory = fmax(1, ceil(self->most_memory / memory_step + 0.01)) * memory_step;
-    self->most_bubble = fmax(1, ceil(self->most_bubble / bubble_step + 0.01)) * bubble_step;
+    self->most_memory = (floor(self->most_memory / memory_step) + 1) * memory_step;
+    self->most_bubble = (floor(self->most_bubble / bubble_step) + 1) * bubble_step;
 }
 
 static void draw_axes(const chart *self) {
@@ -125,14 +121,50 @@ static void draw_axes(const chart *self) {
     crl_svg_text(self->out, "text", 12, top_px - 8, "bubble, %");
 }
 
-static void draw_curve(chart *self, const crl_comparison_curve *curve) {
+/* Keeps labels off a piece of a curve. */
+static void take_line(chart *self, double x, double y, double to_x, double to_y) {
+    const int steps = (int)fmin(64, ceil(hypot(to_x - x, to_y - y) / 8)) + 1;
+    for (int i = 0; i <= steps; i++) {
+        const box place = {.x = x + (to_x - x) * i / steps - 2,
+                           .y = y + (to_y - y) * i / steps - 2,
+                           .width = 4,
+                           .height = 4};
+        take(self, &place);
+    }
+}
+
+static bool is_inside(const chart *self, const crl_comparison_curve *curve, int point) {
+    return curve->memory[point] <= self->most_memory && curve->bubble[point] <= self->most_bubble;
+}
+
+static void draw_curve(chart *self, const crl_comparison_curve *curve, int number) {
+    char line[8], dot[8];
+    snprintf(line, sizeof line, "c%d", number % COLOURS);
+    snprintf(dot, sizeof dot, "d%d", number % COLOURS);
     for (int i = 0; i < curve->points; i++) {
         const double x = x_of(self, curve->memory[i]), y = y_of(self, curve->bubble[i]);
-        if (i > 0) {
-            crl_svg_line(self->out, "curve", x_of(self, curve->memory[i - 1]),
-                         y_of(self, curve->bubble[i - 1]), x, y);
+        if (!is_inside(self, curve, i)) {
+            continue;
         }
-        crl_svg_disc(self->out, "curved", x, y, 2.5);
+        if (i > 0 && is_inside(self, curve, i - 1)) {
+            const double from_x = x_of(self, curve->memory[i - 1]);
+            const double from_y = y_of(self, curve->bubble[i - 1]);
+            crl_svg_line(self->out, line, from_x, from_y, x, y);
+            take_line(self, from_x, from_y, x, y);
+        }
+        crl_svg_disc(self->out, dot, x, y, 2.5);
+    }
+}
+
+/* At the first point that is inside. */
+static void label_curve(chart *self, const crl_comparison_curve *curve) {
+    for (int i = 0; i < curve->points; i++) {
+        if (is_inside(self, curve, i)) {
+            char text[64];
+            snprintf(text, sizeof text, "%.40s by memory limit", curve->label);
+            put_label(self, x_of(self, curve->memory[i]), y_of(self, curve->bubble[i]), text);
+            return;
+        }
     }
 }
 
@@ -147,24 +179,25 @@ static void draw_points(chart *self, const crl_comparison_row *row, int rows) {
     }
     for (int i = 0; i < rows; i++) {
         if (!row[i].refused) {
-            put_label(self, x_of(self, row[i].peak_memory), y_of(self, row[i].bubble), row[i].name);
+            put_label(self, x_of(self, row[i].peak_memory), y_of(self, row[i].bubble),
+                      row[i].label);
         }
     }
 }
 
 void crl_comparison_write_svg(const char *title, const crl_comparison_row *row, int rows,
-                              const crl_comparison_curve *curve, FILE *out) {
+                              const crl_comparison_curve *curve, int curves, FILE *out) {
     chart self = {.out = out};
-    scale(&self, row, rows, curve);
+    scale(&self, row, rows);
     crl_svg_begin(out, width_px, height_px, title, css);
     crl_svg_text(out, "head", 12, 22, title);
     draw_axes(&self);
-    draw_curve(&self, curve);
+    for (int i = 0; i < curves; i++) {
+        draw_curve(&self, &curve[i], i);
+    }
     draw_points(&self, row, rows);
-    if (curve->points > 0) {
-        char text[96];
-        snprintf(text, sizeof text, "line: %.40s over memory limits", curve->name);
-        crl_svg_text(out, "end", width_px - right_px, 22, text);
+    for (int i = 0; i < curves; i++) {
+        label_curve(&self, &curve[i]);
     }
     crl_svg_end(out);
 }

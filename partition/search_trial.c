@@ -50,14 +50,19 @@ static void describe(char text[96], const attempt *self) {
              (long long)self->profile->micro_batch, modes[most]);
 }
 
+int64_t crl_search_actions(const crl_hybrid *layout) {
+    const int64_t share = (layout->micro_batches + layout->pipelines - 1) / layout->pipelines;
+    return 3 * share * layout->stages * (1 + layout->schedule->effort);
+}
+
 /* Predicts; a layout that somebody refuses is no failure of the search. */
 static crl_status predict(search_trial *trial, attempt *self) {
     const crl_hybrid *layout = &self->layout;
     const crl_error before = *crl_error_get();
     const crl_status status = trial->request->predict(
         &self->prediction, self->position_bytes, layout, self->profile, trial->request->machine);
-    const int64_t share = (layout->micro_batches + layout->pipelines - 1) / layout->pipelines;
-    trial->actions -= 3 * share * layout->stages;
+    trial->actions -= crl_search_actions(layout);
+    trial->effort -= layout->schedule->effort > 0 ? crl_search_actions(layout) : 0;
     trial->search->predicted++;
     self->predicted = status == CRL_STATUS_OK;
     if (status == CRL_STATUS_INVALID || status == CRL_STATUS_UNSUPPORTED) {

@@ -9,11 +9,14 @@ typedef struct search_trial {
     crl_search *search; /* what is kept so far */
     double limit_bytes; /* INFINITY: none */
     int64_t actions;    /* that may still be simulated */
+    int64_t effort;     /* of those, for schedules that take long to build */
     search_cuts cuts;
     double least_bytes; /* of all that did not fit */
     char least_layout[96];
 } search_trial;
 
+/* What predicting a layout takes of the actions. */
+int64_t crl_search_actions(const crl_hybrid *layout);
 /* Cuts and predicts a candidate, and keeps it where it is among the best. What the schedule or the
  * cost model refuses is passed over. NOMEM, INTERNAL. */
 crl_status crl_search_try(search_trial *trial, const search_candidate *candidate);

@@ -37,6 +37,7 @@ const crl_schedule crl_schedule_auto = {
     .least_virtual = 1,
     .most_virtual = 2,
     .position = position,
+    .effort = 100,
     .build = build,
     .bubble = crl_list_bubble,
     .peak_activations = peak_activations,

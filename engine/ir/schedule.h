@@ -26,6 +26,8 @@ typedef struct crl_schedule {
     const char *name;
     const char *help;
     int least_virtual, most_virtual; /* stages per position it serves, S / P; most 0: no limit */
+    /* Building weighs as much as simulating this many times as many actions; 0: little. */
+    int effort;
     /* The position of a stage; NULL: stage mod P. */
     int (*position)(const crl_schedule_request *request, int stage);
     /* INVALID when the sizes do not suit it, UNSUPPORTED when the memory limit does not. Of every

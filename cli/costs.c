@@ -25,7 +25,7 @@ const char crl_cli_costs_more[] =
 /* Numbers between commas. `what` names their place: "--costs", "file:3". */
 static crl_status read_numbers(double *out, int most, int *count, const char *what,
                                const char *text, crl_arena *arena) {
-    static const crl_option plain = {.name = "number", .min = 0, .max = -1};
+    static const crl_option plain = {.name = "number", .min = 0, .max = 1e15};
     *count = 0;
     for (const char *at = text; at;) {
         const char *end = strchrnul(at, ',');

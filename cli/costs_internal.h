@@ -14,7 +14,7 @@ typedef struct crl_cli_costs {
 } crl_cli_costs;
 
 #define CRL_CLI_COST_ROW(struct_type, field, name, value, help, type)                              \
-    { name, value, help, &crl_option_##type, offsetof(struct_type, field), 0, -1, NULL }
+    { name, value, help, &crl_option_##type, offsetof(struct_type, field), 0, 1e15, NULL }
 
 /* Rows of options of a command whose struct has a crl_cli_costs called `field`. */
 #define CRL_CLI_COST_ROWS(struct_type, field)                                                      \

@@ -120,6 +120,10 @@ crl_status crl_simulate(crl_simulation **out, const crl_program *program,
     CRL_TRY_OUT(crl_alloc(&reached, (size_t)index.positions, sizeof *reached));
     CRL_TRY_OUT(crl_program_walk(program, &index, crl_simulator_visit, &self, reached, &complete));
     CRL_ASSERT(complete);
+    if (!isfinite(self.result->makespan_s)) {
+        status = CRL_FAIL(INVALID, "simulation: the makespan is beyond what a double can hold");
+        goto out;
+    }
     add_up(&self);
     CRL_TRY_OUT(crl_simulator_path(&self));
     *out = self.result;

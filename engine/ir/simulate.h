@@ -44,7 +44,7 @@ typedef struct crl_simulation {
     /* Longest time of a position from the start of its first action to the end of its last: what a
      * step takes among many, when positions begin the next one without waiting for each other. */
     double span_s;
-    double **end_s;   /* (P)(actions of the position) */
+    double **end_s;               /* (P)(actions of the position) */
     crl_position_times *position; /* (P) */
     int64_t messages;             /* between positions */
     /* The chain of actions that the makespan is made of, first to last: each one starts when the
@@ -57,7 +57,7 @@ typedef struct crl_simulation {
  * Times a program. With messages, they cost what the links say. Without, every F that needs one of
  * another position, and every B or I, gets its input in a message of the producing stage's
  * output_bytes (gradients: of the consuming one's). INVALID: a program that the checker refuses,
- * costs below 0 or infinite; NOMEM.
+ * costs below 0 or infinite, or a makespan that is; NOMEM.
  */
 CRL_NODISCARD crl_status crl_simulate(crl_simulation **out, const crl_program *program,
                                       const crl_simulation_config *config);

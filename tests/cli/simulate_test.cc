@@ -128,6 +128,7 @@ TEST_F(CliSimulate, RejectsWhatCannotBe) {
                        2, "--widths: ");
     expect_failure(carole({"simulate", good, "--costs", "1,2"}), 2, "--costs: 2 numbers");
     expect_failure(carole({"simulate", good, "--costs", "1,2,-3"}), 2, "--costs: ");
+    expect_failure(carole({"simulate", good, "--costs", "1e300,1,1"}), 2, "--costs: ");
     expect_failure(carole({"simulate", good, "--costs", "none.csv"}), 2, "none.csv: no such file");
     expect_failure(carole({"simulate", good, "--costs", file("c", "1,1,1\n")}), 2,
                    "c: 1 rows, expected one for each of 2 stages");

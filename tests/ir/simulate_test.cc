@@ -114,6 +114,9 @@ TEST(IrSimulate, RefusesBytesAndMessageTimesThatCannotBe) {
     crl_simulation_config config = {&good};
     config.message_s = -1;
     EXPECT_EQ(crl_simulate(&out, program.get(), &config), CRL_STATUS_INVALID);
+    const crl_stage_cost large = {1e308, 1e308, 1e308};
+    config = {&large};
+    EXPECT_EQ(crl_simulate(&out, program.get(), &config), CRL_STATUS_INVALID);
     EXPECT_EQ(out, nullptr);
 }
 

@@ -2,6 +2,8 @@
 /* Every registered schedule, over the grid of its sizes. */
 #include "tests/schedules/schedules.h"
 
+#include "engine/base/alloc.h"
+
 #include <map>
 
 using namespace schedules;
@@ -147,6 +149,23 @@ TEST_P(SchedulesConformance, RefusesSizesThatDoNotSuit) {
         crl_program *out = nullptr;
         EXPECT_EQ(schedule.build(&out, &request), CRL_STATUS_INVALID) << label(request);
         EXPECT_EQ(out, nullptr);
+    }
+}
+
+TEST_P(SchedulesConformance, GivesEverythingBackWhenMemoryRunsOut) {
+    const crl_schedule_request request = {3, 3 * schedule.least_virtual, 7};
+    crl_status status = CRL_STATUS_NOMEM;
+    for (int64_t at = 1; status != CRL_STATUS_OK; at++) {
+        crl_program *out = nullptr;
+        crl_alloc_watch watch = {};
+        watch.fail_at = at;
+        crl_alloc_watch *const before = crl_alloc_attach(&watch);
+        status = schedule.build(&out, &request);
+        const bool failed = watch.fail_at <= 0;
+        crl_program_destroy(out);
+        crl_alloc_attach(before);
+        ASSERT_EQ(status, failed ? CRL_STATUS_NOMEM : CRL_STATUS_OK) << "allocation " << at;
+        ASSERT_EQ(watch.live_bytes, 0) << "allocation " << at;
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the executor's files share: preparation (executor.c), the loop (executor_run.c). */
+/* What the executor's files share: preparation (executor.c), the loop and messages
+ * (executor_run.c), computing (executor_compute.c). */
 #pragma once
 
 #include "engine/run/executor.h"
@@ -47,6 +48,15 @@ CRL_NODISCARD crl_status crl_turns_reach(crl_turn_state *state, const crl_execut
 /* Does a pass in vain leave this action out? */
 bool crl_turns_skip(const crl_executor *executor, const crl_action *action,
                     const crl_executor_step *step);
+
+/* Where a place of a micro-batch is; NULL: nowhere. A field of the dataset is none of them. */
+void *crl_executor_locate(const crl_executor *x, const crl_local_stage *local, int micro_batch,
+                          crl_place place);
+/* Moves all-reduces and what the caller has under way on; in waits, too. */
+CRL_NODISCARD crl_status crl_executor_progress(void *executor);
+/* Runs F, B, I or W. */
+CRL_NODISCARD crl_status crl_executor_compute(crl_executor *x, crl_executor_step *step,
+                                              const crl_action *action);
 
 static inline int crl_executor_micro_batches(const crl_executor *x) {
     return x->config.program->micro_batches;

@@ -159,7 +159,7 @@ static crl_status count(profile_run *r, int index, const crl_settings *settings)
 
 static crl_status measure(profile_run *r, int index, const crl_settings *settings) {
     const crl_measure_config config = {
-        .settings = settings, .registries = r->cli->registries, .ranks = r->ranks};
+        .settings = settings, .registries = r->cli->registries, .ranks = r->ranks, .split = true};
     crl_measured measured = {0};
     CRL_TRY(crl_measure(&measured, &config));
     r->machine = crl_measured_machine(&measured, "this machine");

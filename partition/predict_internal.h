@@ -9,6 +9,7 @@
 typedef struct stage_sums {
     double parameter_bytes, state_bytes, workspace_bytes;
     double add_s, update_s;
+    double split_s; /* what I and W apart take longer than B */
     int units;
 } stage_sums;
 

@@ -20,13 +20,14 @@ static void sum_stage(predictor *self, int stage) {
         const crl_profile_unit *unit = &self->profile->unit[u];
         cost->forward_s += unit->forward_s;
         cost->input_s += unit->input_s + unit->recompute_s[mode];
-        cost->weight_s += unit->weight_s;
+        cost->weight_s += unit->weight_s + unit->split_s;
         cost->kept_bytes += unit->kept_bytes[mode];
         cost->held_bytes += unit->held_bytes;
         sums->parameter_bytes += unit->parameter_bytes;
         sums->state_bytes += unit->state_bytes;
         sums->workspace_bytes = fmax(sums->workspace_bytes, unit->workspace_bytes);
         sums->add_s += unit->add_s;
+        sums->split_s += unit->split_s;
         sums->update_s += unit->update_s > 0
                               ? unit->update_s
                               : 2 * unit->state_bytes / self->machine->memory_bytes_per_s;

@@ -37,6 +37,24 @@ static crl_schedule_request request_of(const predictor *self) {
             layout->positions > 1 ? crl_link_s(link, bytes) + 2 * self->machine->message_s : 0};
 }
 
+/* A schedule is asked with the costs of halves. What they take longer, whole backwards save: all of
+ * a stage's or, where it has both, their share. */
+static crl_status join_halves(predictor *self) {
+    int *whole = NULL; /* (S) */
+    CRL_TRY(crl_alloc(&whole, (size_t)self->layout->stages, sizeof *whole));
+    for (int r = 0; r < self->program->positions; r++) {
+        const crl_action_list *list = &self->program->position[r];
+        for (int i = 0; i < list->count; i++) {
+            whole[list->action[i].stage] += list->action[i].kind == CRL_ACTION_BACKWARD;
+        }
+    }
+    for (int s = 0; s < self->layout->stages; s++) {
+        self->cost[s].weight_s -= self->sums[s].split_s * whole[s] / self->micro_batches;
+    }
+    crl_free(whole);
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_predict_run(predictor *self) {
     const crl_hybrid *layout = self->layout;
     self->request = request_of(self);
@@ -45,6 +63,7 @@ crl_status crl_predict_run(predictor *self) {
         self->position[s] = crl_schedule_position(layout->schedule, &self->request, s);
     }
     CRL_TRY(layout->schedule->build(&self->program, &self->request));
+    CRL_TRY(join_halves(self));
     if (self->rows > layout->positions) {
         CRL_TRY(crl_program_deal(self->program, self->first_row, self->range));
     }

@@ -17,6 +17,7 @@ const crl_profile_number crl_profile_numbers[] = {
     SECONDS("forward", forward_s),
     SECONDS("input", input_s),
     SECONDS("weight", weight_s),
+    SECONDS("split", split_s),
     SECONDS("recompute_selective", recompute_s[CRL_RECOMPUTE_SELECTIVE]),
     SECONDS("recompute_full", recompute_s[CRL_RECOMPUTE_FULL]),
     SECONDS("add", add_s),

@@ -19,6 +19,7 @@ extern "C" {
 typedef struct crl_profile_unit {
     const char *name;
     double forward_s, input_s, weight_s;
+    double split_s; /* what I and W apart take longer than B, which takes input + weight */
     double recompute_s[CRL_RECOMPUTES]; /* what backward takes longer, by mode; [NONE] is 0 */
     double kept_bytes[CRL_RECOMPUTES];  /* from forward until backward, by mode */
     double held_bytes;                  /* from the input gradient until the weight gradient */

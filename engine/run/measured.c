@@ -46,8 +46,12 @@ crl_status crl_measured_profile(crl_profile **out, const crl_measured *measured,
     CRL_TRY_OUT(crl_arena_format(&profile->arena, &profile->source,
                                  "measured, %d ranks at the same time over %s", measured->ranks,
                                  measured->ranks > 1 ? settings->comm.transport : "nothing"));
-    for (int u = 0; u < profile->units; u++) {
-        crl_profile_unit *unit = &profile->unit[u];
+    for (int n = 0, u = 0; n < graph->nodes; n++) {
+        if (graph->node[n].layer->is_input) {
+            continue;
+        }
+        crl_profile_unit *unit = &profile->unit[u++];
+        unit->split_s = measured->split_s[n];
         unit->add_s = measured->add_s_per_byte * unit->parameter_bytes;
         unit->update_s = measured->update_s_per_byte * unit->parameter_bytes;
         round_times(unit);

@@ -7,6 +7,7 @@
  *     rank 1   F0 F1 F2 F3 B0 B1 B2 B3 | add | norm, update      are medians over rounds, averaged
  *              ^ barrier               ^     ^                   over ranks
  *
+ * once with whole backwards and once with I and W apart;
  * and, with two ranks or more, messages go between the first two. Threads are not bound to cores:
  * neither are those of training.
  */
@@ -26,6 +27,7 @@ extern "C" {
 typedef struct crl_measured {
     int ranks;
     double *node_s;             /* (nodes × CRL_PHASES) of one micro-batch */
+    double *split_s;            /* (nodes) what I and W apart take longer than B */
     double add_s_per_byte;      /* of adding gradients to gradients */
     double update_s_per_byte;   /* of norm and optimizer, per byte of weights */
     double flops_per_s;         /* of all products of a micro-batch together */
@@ -40,6 +42,7 @@ typedef struct crl_measure_config {
     int ranks;         /* at the same time; with transport mpi, the processes of the job */
     int micro_batches; /* of a round; 0: 4 */
     int rounds;        /* after one that warms up; 0: 7 */
+    bool split;        /* backward in halves, too */
 } crl_measure_config;
 
 /* Launches the settings' transport (the first of the registries for 1 rank) and measures

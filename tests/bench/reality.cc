@@ -78,7 +78,7 @@ crl_settings *Load(const Case &c) {
     std::vector<std::string> sets = {"model.type=gpt",
                                      number("model.layers", c.blocks),
                                      "model.heads=4",
-                                     "model.channels=256",
+                                     "model.channels=128",
                                      number("model.context", context),
                                      "model.vocabulary=256",
                                      "model.dropout=0",
@@ -147,6 +147,7 @@ Costs Measure(const Case &c, int ranks) {
     config.settings = settings;
     config.registries = crl_builtins();
     config.ranks = ranks;
+    config.split = true;
     Try(crl_measure(&measured, &config));
     Try(crl_measured_profile(&costs.profile, &measured, settings, crl_builtins()));
     costs.machine = crl_measured_machine(&measured, "this machine");
@@ -237,6 +238,9 @@ void RunAll(std::vector<Result> *results, const std::vector<Case> &chosen) {
         const Case &c = chosen[i];
         Predict(&(*results)[i], c, costs[{c.blocks, c.pipeline * c.data}]);
         Train(&(*results)[i], c);
+        fprintf(stderr, "  %s %s M %d: predicted %.1f ms, measured %.1f ms\n", c.schedule,
+                c.recompute, c.micro_batches, (*results)[i].predicted_s.back() * 1e3,
+                Median((*results)[i].step_s) * 1e3);
     }
     for (auto &[key, one] : costs) {
         crl_profile_destroy(one.profile);

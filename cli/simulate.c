@@ -20,7 +20,7 @@ static const size_t csv_limit_bytes = (size_t)256 << 20;
 
 typedef struct simulate_options {
     const char *schedule, *svg, *trace;
-    int64_t stages, positions, micro_batches, virtual_stages;
+    int64_t stages, positions, micro_batches, virtual_stages, send_buffers;
     double memory_limit;
     crl_text_list widths;
     crl_cli_costs costs;
@@ -43,6 +43,8 @@ static const crl_option table[] = {
     CRL_CLI_COST_ROW(simulate_options, memory_limit, "memory-limit", "0",
                      "of a position, for schedules that obey one; 0: their own", double),
     CRL_CLI_COST_ROWS(simulate_options, costs),
+    {"send-buffers", "0", "messages of a stage and direction under way at a time; 0: no limit",
+     &crl_option_int, offsetof(simulate_options, send_buffers), 0, 65535, NULL},
     {"grid", "false", "draw the schedule", &crl_option_bool, offsetof(simulate_options, grid), 0, 0,
      NULL},
     {"critical-path", "false", "list the actions that the makespan is made of", &crl_option_bool,
@@ -210,6 +212,8 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(
         crl_cli_simulation_config(&config, &o->costs, stage, program->positions, &args->arena));
     args->exit_code = CRL_EXIT_FAILURE;
+    if (o->send_buffers > 0)
+        CRL_TRY_OUT(crl_cli_add_messages(program, stage, (int)o->send_buffers, &args->arena));
     CRL_TRY_OUT(crl_simulate(&times, program, &config));
     const crl_timeline line = {
         .title = title, .program = program, .config = &config, .times = times};

@@ -91,6 +91,22 @@ TEST_F(CliSimulate, TakesCostsOfEveryStage) {
     EXPECT_EQ(row(result.out, 1)[7], 0.75); // 0.25 of the sender, 0.5 on the link
 }
 
+TEST_F(CliSimulate, SendBuffersAreWaitedFor) {
+    const std::string schedule = file("two.csv", two_stages);
+    const auto free = carole({"simulate", schedule, "--latency", "3"});
+    const auto many = carole({"simulate", schedule, "--latency", "3", "--send-buffers", "2"});
+    const auto one = carole({"simulate", schedule, "--latency", "3", "--send-buffers", "1"});
+    ASSERT_EQ(one.code, 0) << one.err;
+    EXPECT_TRUE(has(free.out, "makespan 15,"));
+    EXPECT_TRUE(has(many.out, "makespan 15,")) << many.out;
+    EXPECT_EQ(row(many.out, 0), row(free.out, 0));
+    EXPECT_EQ(row(one.out, 0)[8], 3) << one.out; // 0F1 waits until 0F0's output has arrived
+    EXPECT_EQ(row(free.out, 0)[8], 0);
+    const auto forwards = carole({"simulate", file("f.csv", "0F0,0F1\n1F0,1F1\n"), "--output-bytes",
+                                  "6", "--bandwidth", "2", "--send-buffers", "1"});
+    EXPECT_TRUE(has(forwards.out, "makespan 9,")) << forwards.out << forwards.err;
+}
+
 TEST_F(CliSimulate, NodesHaveLinksOfTheirOwn) {
     const std::string three = file("three.csv", "0F0,0B0\n1F0,1B0\n2F0,2B0\n");
     const auto result =

@@ -217,6 +217,40 @@ static crl_status check_missing(crl_config_input *input, const crl_config_sectio
     return CRL_STATUS_OK;
 }
 
+/* A single word where the section has keys only. */
+static crl_status refuse_word(crl_config_input *input, const crl_config_entry *entry) {
+    char quoted[CRL_QUOTE_BYTES], word[CRL_QUOTE_BYTES];
+    crl_text_quote(quoted, sizeof quoted, entry->section);
+    if (entry->at.set) {
+        return crl_config_add_problem(input, &entry->at,
+                                      "'%s=%s' is not of the form section.key=value", quoted,
+                                      crl_text_quote(word, sizeof word, entry->text));
+    }
+    return crl_config_add_problem(input, &entry->value_at,
+                                  "'%s' is a single value, expected a section of keys", quoted);
+}
+
+/* Single words in place of sections become the keys they stand for; unknown sections that a file
+ * has are reported later, as such. */
+static crl_status take_words(crl_config_input *input, const crl_config_section *sections) {
+    int kept = 0;
+    for (int i = 0; i < input->entries; ++i) {
+        crl_config_entry *entry = &input->entry[i];
+        const crl_config_section *section = find_section(sections, entry->section);
+        const bool word = !entry->key && entry->text && (section || entry->at.set);
+        if (word && section && section->word) {
+            entry->key = section->word;
+        } else if (word) {
+            CRL_TRY(refuse_word(input, entry));
+        }
+        if (entry->key || !entry->at.set) { /* nothing else can be said of a word of --set */
+            input->entry[kept++] = *entry;
+        }
+    }
+    input->entries = kept;
+    return CRL_STATUS_OK;
+}
+
 static crl_status walk_section(crl_config_input *input, const crl_config_section *section,
                                const crl_config_place *whole) {
     section_tables tables = {.section = section};
@@ -238,6 +272,7 @@ static crl_status walk_section(crl_config_input *input, const crl_config_section
 /* `whole` stands for the file where no place in it can be named. */
 static crl_status walk(crl_config_input *input, const crl_config_section *sections,
                        const crl_config_place *whole) {
+    CRL_TRY(take_words(input, sections));
     for (int i = 0; i < input->entries; ++i) {
         const crl_config_entry *entry = &input->entry[i];
         CRL_TRY(check_duplicate(input, entry));

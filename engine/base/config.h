@@ -30,6 +30,9 @@ typedef struct crl_config_section {
     crl_status (*select)(void *context, const char *value, crl_arena *arena,
                          const crl_option **out_table, void **out_options);
     void *context;
+    /* Key that a single word in place of the section stands for: `parallel: auto` is then the same
+     * as `parallel: {layout: auto}`. NULL: a section has keys. */
+    const char *word;
 } crl_config_section;
 
 /* Where a value came from. */

@@ -113,15 +113,19 @@ crl_status crl_config_read_set(crl_config_input *input, const char *set, int ind
     const crl_config_place at = {.file = "--set", .set = 1, .line = index + 1, .column = 1};
     const char *equals = strchr(set, '=');
     const char *dot = strchr(set, '.');
-    if (!equals || !dot || dot == set || dot > equals || dot + 1 == equals) {
+    if (!equals || equals == set || dot == set || (dot && dot + 1 == equals)) {
         char quoted[CRL_QUOTE_BYTES];
         CRL_TRY(crl_config_add_problem(input, &at, "'%s' is not of the form section.key=value",
                                        crl_text_quote(quoted, sizeof quoted, set)));
         return CRL_STATUS_OK;
     }
     crl_config_entry entry = {.at = at, .value_at = at};
-    CRL_TRY(crl_arena_format(&input->arena, &entry.section, "%.*s", (int)(dot - set), set));
-    CRL_TRY(crl_arena_format(&input->arena, &entry.key, "%.*s", (int)(equals - dot - 1), dot + 1));
+    const char *end = dot && dot < equals ? dot : equals;
+    CRL_TRY(crl_arena_format(&input->arena, &entry.section, "%.*s", (int)(end - set), set));
+    if (end == dot) {
+        CRL_TRY(
+            crl_arena_format(&input->arena, &entry.key, "%.*s", (int)(equals - dot - 1), dot + 1));
+    }
     CRL_TRY(crl_arena_text(&input->arena, &entry.text, equals + 1));
     CRL_TRY(crl_config_add_entry(input, &entry));
     return CRL_STATUS_OK;

@@ -17,7 +17,8 @@ typedef struct crl_config_place {
     int line, column; /* from 1; line INT_MAX: the file as a whole */
 } crl_config_place;
 
-/* One key that was given, or one section (key NULL). */
+/* One key that was given, or one section (key NULL; its text is the single word that stands in its
+ * place, if one does). */
 typedef struct crl_config_entry {
     const char *section, *key;
     const char *text; /* NULL: the value is unusable, which has been reported */

@@ -288,21 +288,23 @@ static crl_status add_entry(reader *reader, const crl_config_entry *entry) {
 
 static crl_status read_section(reader *reader, const node *name) {
     crl_config_entry section = {.section = name->text, .at = name->at};
-    CRL_TRY(add_entry(reader, &section));
     node value;
     CRL_TRY(next_node(reader, &value));
+    section.value_at = value.at;
+    section.text = value.type == YAML_SCALAR_EVENT && !is_null(&value) ? value.text : NULL;
+    CRL_TRY(add_entry(reader, &section));
     if (is_null(&value)) {
         CRL_TRY(crl_config_add_problem(reader->input, &name->at, "section '%s' has no keys",
                                        name->text));
         return CRL_STATUS_OK;
     }
     if (value.type != YAML_MAPPING_START_EVENT) {
-        if (value.type == YAML_SCALAR_EVENT || value.type == YAML_SEQUENCE_START_EVENT) {
+        if (value.type == YAML_SEQUENCE_START_EVENT) {
             CRL_TRY(crl_config_add_problem(reader->input, &value.at,
                                            "'%s' is %s, expected a section of keys", name->text,
                                            kind_of(&value)));
         }
-        return skip(reader, &value);
+        return skip(reader, &value); /* a single word is the schema's to judge */
     }
     for (;;) {
         node key;

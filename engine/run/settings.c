@@ -47,7 +47,15 @@ static const crl_option data_table[] = {
 
 #define PARALLEL(type, field, name, value, low, high, help)                                        \
     ROW(type, crl_settings_parallel, field, name, value, low, high, help)
+static const char *const layouts[] = {"given", "auto", NULL};
 static const crl_option parallel_table[] = {
+    {.name = "layout",
+     .value = "given",
+     .help = "given: as the keys below say; auto: chosen at the start for the ranks of the job, by "
+             "counted costs; keys that are given keep their values",
+     .type = &crl_option_choice,
+     .offset = offsetof(crl_settings_parallel, layout),
+     .choices = layouts},
     PARALLEL(crl_option_int, pipeline, "pipeline", "1", 1, 65535,
              "pipeline width: devices a replica is cut into"),
     PARALLEL(crl_option_int, data, "data", "1", 1, 65535,
@@ -215,15 +223,20 @@ static void fill_sections(crl_config_section section[SECTIONS + 1], crl_option o
         own_model_table[0].value = select->own_model->name;
     }
     const crl_config_section all[SECTIONS + 1] = {
-        {"model", "what is trained", own_model_table, &s->model_type, "type", select_model, select},
-        {"data", "what it is trained on", data_table, &s->data, NULL, NULL, NULL},
-        {"parallel", "the layout", parallel_table, &s->parallel, NULL, NULL, NULL},
-        {"train", "how long, how much at once", train_table, &s->train, NULL, NULL, NULL},
+        {"model", "what is trained", own_model_table, &s->model_type, "type", select_model, select,
+         NULL},
+        {"data", "what it is trained on", data_table, &s->data, NULL, NULL, NULL, NULL},
+        {.name = "parallel",
+         .help = "the layout; `parallel: auto` instead of the section leaves it to the planner",
+         .table = parallel_table,
+         .options = &s->parallel,
+         .word = "layout"},
+        {"train", "how long, how much at once", train_table, &s->train, NULL, NULL, NULL, NULL},
         {"optimizer", "the update", optimizer_table, &s->optimizer, "type", select_optimizer,
-         select},
-        {"numerics", "what decides the bits", numerics_table, &s->lanes, NULL, NULL, NULL},
-        {"comm", "messages between ranks", comm_table, &s->comm, NULL, NULL, NULL},
-        {"run", "where it runs and leaves its results", run_table, &s->run, NULL, NULL, NULL},
+         select, NULL},
+        {"numerics", "what decides the bits", numerics_table, &s->lanes, NULL, NULL, NULL, NULL},
+        {"comm", "messages between ranks", comm_table, &s->comm, NULL, NULL, NULL, NULL},
+        {"run", "where it runs and leaves its results", run_table, &s->run, NULL, NULL, NULL, NULL},
         {0}};
     memcpy(section, all, sizeof all);
 }
@@ -426,7 +439,7 @@ static void print_own(const char *section, const void *const *registry, bool mod
         const crl_option *table = models ? ((const crl_model_def *)registry[i])->options
                                          : ((const crl_optimizer *)registry[i])->options;
         const crl_config_section own[] = {
-            {plugin->name, plugin->help, table, NULL, NULL, NULL, NULL}, {0}};
+            {.name = plugin->name, .help = plugin->help, .table = table}, {0}};
         if (table) {
             fprintf(out, "\nWith `%s.type: %s`, `%s` also has:\n\n", section, plugin->name,
                     section);

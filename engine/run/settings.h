@@ -22,12 +22,16 @@ typedef struct crl_settings_data {
     const char *tokenizer_path; /* rank file of gpt2 */
 } crl_settings_data;
 
+/* Who chooses the layout. */
+typedef enum crl_layout_choice { CRL_LAYOUT_GIVEN = 0, CRL_LAYOUT_AUTO } crl_layout_choice;
+
 typedef struct crl_settings_parallel {
-    int64_t pipeline, data; /* P, D */
-    crl_text_list replicas; /* of every position, instead of `data`; empty: all `data` */
-    int *widths;            /* (pipeline) the same as numbers; NULL: all `data` */
-    int64_t virtual_stages; /* stages per pipeline position */
-    int64_t group;          /* micro-batches that go through a position's stages together; 0: P */
+    int layout; /* crl_layout_choice; AUTO: not chosen yet, the rest is what was given */
+    int64_t pipeline, data;  /* P, D */
+    crl_text_list replicas;  /* of every position, instead of `data`; empty: all `data` */
+    int *widths;             /* (pipeline) the same as numbers; NULL: all `data` */
+    int64_t virtual_stages;  /* stages per pipeline position */
+    int64_t group;           /* micro-batches that go through a position's stages together; 0: P */
     crl_text_list recompute; /* modes: one for all, one per stage, or "name=mode" */
     const char *schedule;
     const char *partitioner;
@@ -52,7 +56,7 @@ typedef struct crl_settings_optimizer {
     double learning_rate, minimum_rate;
     int rate_schedule; /* crl_lr_kind */
     int64_t warmup_steps;
-    double clip; /* global gradient norm; 0: none */
+    double clip;  /* global gradient norm; 0: none */
     int validate; /* crl_validate */
 } crl_settings_optimizer;
 

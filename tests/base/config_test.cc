@@ -100,10 +100,10 @@ class BaseConfig : public ::testing::Test {
     Gpt gpt{};
     Mlp mlp{};
     crl_config_section sections[4] = {
-        {"parallel", "Layout.", kParallel, &parallel, nullptr, nullptr, nullptr},
-        {"data", "Data.", kData, &data, nullptr, nullptr, nullptr},
-        {"model", "Model.", kModel, &model, "type", Select, this},
-        {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}};
+        {"parallel", "Layout.", kParallel, &parallel, nullptr, nullptr, nullptr, nullptr},
+        {"data", "Data.", kData, &data, nullptr, nullptr, nullptr, nullptr},
+        {"model", "Model.", kModel, &model, "type", Select, this, nullptr},
+        {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}};
 };
 
 TEST_F(BaseConfig, ReadsEveryKindOfValue) {
@@ -246,6 +246,23 @@ TEST_F(BaseConfig, SetOverridesTheFile) {
     EXPECT_STREQ(data.train, "x=y");
     EXPECT_EQ(Where("parallel.pipeline"), "--set:3:1: parallel.pipeline");
     EXPECT_EQ(source.origins, 4);
+}
+
+TEST_F(BaseConfig, AWordStandsForTheKeyOfItsSection) {
+    sections[0].word = "schedule";
+    EXPECT_EQ(More("parallel: gpipe\n"), "");
+    EXPECT_EQ(parallel.schedule, 0);
+    EXPECT_EQ(Where("parallel.schedule"), "c.yaml:2:11: parallel.schedule");
+    EXPECT_EQ(More("parallel: gpipe\n", {"parallel=1f1b", "parallel.data=2"}), "");
+    EXPECT_EQ(parallel.schedule, 1);
+    EXPECT_EQ(parallel.data, 2);
+    EXPECT_EQ(More("parallel: other\n"),
+              "c.yaml:2:11: parallel.schedule is 'other', expected gpipe or 1f1b");
+    EXPECT_EQ(More("parallel: ''\n"),
+              "c.yaml:2:11: parallel.schedule is '', expected gpipe or 1f1b");
+    EXPECT_EQ(More("", {"data=x", "=1"}), "--set:1:1: 'data=x' is not of the form "
+                                          "section.key=value\n"
+                                          "--set:2:1: '=1' is not of the form section.key=value");
 }
 
 TEST_F(BaseConfig, SetIsChecked) {

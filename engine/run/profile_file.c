@@ -276,6 +276,15 @@ static crl_status take_all(const crl_yaml *yaml, crl_profile_list *list) {
     return CRL_STATUS_OK;
 }
 
+/* Names and texts of a file may hold anything; a message is one line. */
+static void make_one_line(void) {
+    crl_error error = *crl_error_get();
+    for (char *c = error.message; *c; c++) {
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+    }
+    crl_error_set(&error);
+}
+
 static crl_status finish(crl_profile_list *out, crl_yaml *yaml, crl_status status) {
     crl_profile_list list = {0};
     if (status == CRL_STATUS_OK) {
@@ -283,6 +292,7 @@ static crl_status finish(crl_profile_list *out, crl_yaml *yaml, crl_status statu
     }
     crl_yaml_fini(yaml);
     if (status) {
+        make_one_line();
         crl_profile_list_fini(&list);
     } else {
         *out = list;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/alloc.h"
 
 namespace {
 
@@ -219,6 +220,32 @@ TEST(RunProfileFile, RoundTripIsExact) {
     }
     crl_profile_destroy(two[0]);
     crl_profile_destroy(two[1]);
+}
+
+TEST(RunProfileFile, MessagesAreOneLineWhateverTheNames) {
+    EXPECT_EQ(Refused(head + "units: [{name: a, forward: 1, inputs: [\"x\\ny\"]}]\n"),
+              "p.yaml:3:40: unit 'a' reads 'x?y', which is not there: it is the first");
+}
+
+TEST(RunProfileFile, EveryAllocationMayFail) {
+    const std::string text = head + "units:\n  - {name: a, forward: 1ms}\n  - {name: b, forward: "
+                                    "1ms, inputs: [a]}\n";
+    for (int n = 1;; n++) {
+        crl_alloc_watch watch = {};
+        watch.fail_at = n;
+        crl_alloc_watch *const before = crl_alloc_attach(&watch);
+        crl_profile_list list = {};
+        const crl_status status = crl_profile_file_parse(&list, "p.yaml", text.data(), text.size());
+        const bool reached = watch.fail_at <= 0;
+        crl_profile_list_fini(&list);
+        crl_alloc_attach(before);
+        EXPECT_EQ(watch.live_bytes, 0) << n;
+        EXPECT_EQ(status, reached ? CRL_STATUS_NOMEM : CRL_STATUS_OK) << n;
+        if (!reached) {
+            EXPECT_GT(n, 5);
+            break;
+        }
+    }
 }
 
 TEST(RunProfileFile, MissingFileIsNotFound) {

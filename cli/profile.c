@@ -90,10 +90,10 @@ static crl_status take_sizes(profile_run *r) {
  * time. Becomes mpirun where that is needed. */
 static crl_status load_side_by_side(profile_run *r, crl_cli_args *args) {
     static const char *const alone[] = {
-        "parallel.pipeline=1",     "parallel.virtual_stages=1",    "parallel.replicas=",
-        "parallel.recompute=none", "parallel.partitioner=balance", "parallel.cuts=",
-        "parallel.group=0",        "parallel.schedule=1f1b",       "parallel.memory_limit=0",
-        "numerics.lanes=0"};
+        "parallel.layout=given",   "parallel.pipeline=1",     "parallel.virtual_stages=1",
+        "parallel.replicas=",      "parallel.recompute=none", "parallel.partitioner=balance",
+        "parallel.cuts=",          "parallel.group=0",        "parallel.schedule=1f1b",
+        "parallel.memory_limit=0", "numerics.lanes=0"};
     const crl_option row = {.name = "set"};
     char data[64];
     crl_cli_launch launch = {
@@ -234,12 +234,14 @@ static crl_status write_file(const profile_run *r, const char *path, int what) {
 static crl_status show(const profile_run *r) {
     if (r->cli->rank > 0) /* of an MPI job: all have the same */
         return CRL_STATUS_OK;
+    if (r->options->out[0])
+        CRL_TRY(write_file(r, r->options->out, 0));
+    if (r->options->machine_out[0])
+        CRL_TRY(write_file(r, r->options->machine_out, 1));
     for (int i = 0; i < r->sizes; i++)
         print_table(r->profile[i]);
     print_machine(r);
-    if (r->options->out[0])
-        CRL_TRY(write_file(r, r->options->out, 0));
-    return r->options->machine_out[0] ? write_file(r, r->options->machine_out, 1) : CRL_STATUS_OK;
+    return CRL_STATUS_OK;
 }
 
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {

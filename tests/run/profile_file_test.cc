@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -220,6 +222,24 @@ TEST(RunProfileFile, RoundTripIsExact) {
     }
     crl_profile_destroy(two[0]);
     crl_profile_destroy(two[1]);
+}
+
+// docs/profile-format.md: its example is read, and it explains every key.
+TEST(RunProfileFile, DocumentIsRight) {
+    std::ifstream in(CRL_SOURCE_DIR "/docs/profile-format.md");
+    std::stringstream content;
+    content << in.rdbuf();
+    const std::string text = content.str();
+    const size_t begin = text.find("```yaml\n") + 8, end = text.find("```", begin);
+    ASSERT_NE(end, std::string::npos);
+    const Read read(text.substr(begin, end - begin));
+    ASSERT_EQ(read.status, CRL_STATUS_OK) << crl_error_message();
+    EXPECT_EQ(read.unit(2).inputs, 2);
+    for (const crl_profile_number *n = crl_profile_numbers; n->name; n++) {
+        const std::string row =
+            std::string("| `") + n->name + "` | " + (n->seconds ? "time" : "size") + " |";
+        EXPECT_NE(text.find(row), std::string::npos) << row;
+    }
 }
 
 TEST(RunProfileFile, MessagesAreOneLineWhateverTheNames) {

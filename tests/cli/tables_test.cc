@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -89,4 +90,15 @@ TEST(CliTables, PublishedAsInTheFileOfHuang19) {
                    " M=" + cells[3];
         },
         4);
+}
+
+/* The page computes a row by hand. */
+TEST(CliTables, DocsExampleIsWhatTheModelSays) {
+    std::ifstream in(CRL_SOURCE_DIR "/docs/planner.md");
+    const std::string docs((std::istreambuf_iterator<char>(in)), {});
+    const std::vector<tables::Row> rows = tables::sc21();
+    ASSERT_EQ(rows[3].name, "18.4B");
+    char text[32];
+    snprintf(text, sizeof text, "Step %.2f s;", 9.3993 * rows[3].published / rows[3].predicted);
+    EXPECT_NE(docs.find(text), std::string::npos) << text;
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "engine/run/machine.h"
@@ -131,4 +133,16 @@ TEST(RunMachine, SaysWhereAFileIsWrong) {
     text.replace(text.find("latency_s: 3e-6"), 9, "latencies");
     EXPECT_NE(refusal(text).find("latency_s"), std::string::npos) << refusal(text);
     EXPECT_NE(refusal("machine:\n  name: x\n").find("memory"), std::string::npos);
+}
+
+TEST(RunMachine, DocsListEveryKey) {
+    char *text = nullptr;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    crl_machine_file_reference(out);
+    fclose(out);
+    std::ifstream in(CRL_SOURCE_DIR "/docs/machines.md");
+    const std::string docs((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_NE(docs.find(text), std::string::npos) << "expected in docs/machines.md:\n" << text;
+    free(text);
 }

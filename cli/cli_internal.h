@@ -77,12 +77,22 @@ CRL_NODISCARD crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli
 CRL_NODISCARD crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *args,
                                         const crl_settings *settings, const double *node_s);
 
+enum { CRL_CLI_CHOICE_BYTES = 384 };
+/* Settings of layout auto become those of the layout that is chosen for `ranks` ranks (0: those of
+ * the job, or as many as there are cores); `said` gets a line about it, "" where the layout was
+ * given. `sets` are those the settings were made with. UNSUPPORTED: no layout fits. */
+CRL_NODISCARD crl_status crl_cli_choose_layout(crl_settings **inout,
+                                               char said[CRL_CLI_CHOICE_BYTES], const crl_cli *cli,
+                                               crl_cli_args *args, const crl_text_list *sets,
+                                               int64_t ranks);
+
 /* How a command that may run on several ranks wants to be started. */
 typedef struct crl_cli_launch {
     crl_text_list sets;    /* of --set */
     const char *transport; /* of --transport; "": not given */
     const char *resume;    /* of --resume; "": not given */
     int64_t np;            /* of --np; 0: not given */
+    bool quiet;            /* says nothing of a layout that it chooses */
 } crl_cli_launch;
 
 /* The settings, with the transport that suits the way this process was started. When they need an

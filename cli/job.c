@@ -104,8 +104,7 @@ static bool has_mpi(const crl_cli *cli) {
 }
 
 static const char *widths_keys(const crl_settings *settings) {
-    return settings->parallel.widths ? "parallel.replicas"
-                                     : "parallel.pipeline x parallel.data";
+    return settings->parallel.widths ? "parallel.replicas" : "parallel.pipeline x parallel.data";
 }
 
 static crl_status check_start(const crl_cli *cli, const crl_settings *settings, int64_t np) {
@@ -117,14 +116,12 @@ static crl_status check_start(const crl_cli *cli, const crl_settings *settings, 
                         "mpirun started: leave out mpirun, or the transport",
                         settings->comm.transport, cli->ranks);
     if (cli->ranks > 1 && cli->ranks != needed)
-        return CRL_FAIL(INVALID,
-                        "layout needs %s = %lld ranks (%s), mpirun started %d",
-                        crl_cli_widths(text, settings), (long long)needed,
-                        widths_keys(settings), cli->ranks);
+        return CRL_FAIL(INVALID, "layout needs %s = %lld ranks (%s), mpirun started %d",
+                        crl_cli_widths(text, settings), (long long)needed, widths_keys(settings),
+                        cli->ranks);
     if (np > 0 && np != needed)
-        return CRL_FAIL(INVALID,
-                        "--np is %lld, but the layout needs %s = %lld ranks (%s)", (long long)np,
-                        crl_cli_widths(text, settings), (long long)needed,
+        return CRL_FAIL(INVALID, "--np is %lld, but the layout needs %s = %lld ranks (%s)",
+                        (long long)np, crl_cli_widths(text, settings), (long long)needed,
                         widths_keys(settings));
     return CRL_STATUS_OK;
 }
@@ -139,8 +136,8 @@ crl_status crl_cli_settings(crl_settings **out, const crl_cli *cli, crl_cli_args
     return CRL_STATUS_OK;
 }
 
-/* A user's own schedule that is broken is shown, with the action that is wrong marked; what is wrong
- * is said by the failure that follows. */
+/* A user's own schedule that is broken is shown, with the action that is wrong marked; what is
+ * wrong is said by the failure that follows. */
 static crl_status show_broken_schedule(const crl_cli *cli, const char *path) {
     crl_program *program = NULL;
     crl_check_report report;
@@ -201,12 +198,16 @@ crl_status crl_cli_load(crl_settings **out, const crl_cli *cli, crl_cli_args *ar
     CRL_TRY(crl_cli_settings(&settings, cli, args, &sets));
     args->exit_code = CRL_EXIT_USAGE;
     crl_status status = CRL_STATUS_OK;
+    char said[CRL_CLI_CHOICE_BYTES];
+    CRL_TRY_OUT(crl_cli_choose_layout(&settings, said, cli, args, &sets, launch->np));
     CRL_TRY_OUT(check_start(cli, settings, launch->np));
     CRL_TRY_OUT(check_layout(cli, args, settings));
     args->exit_code = CRL_EXIT_FAILURE;
     const int64_t ranks = crl_settings_ranks(settings);
     if (cli->ranks == 1 && ranks > 1 && strcmp(settings->comm.transport, "mpi") == 0)
         CRL_TRY_OUT(become_mpirun(cli, args, (int)ranks));
+    if (said[0] && !launch->quiet)
+        printf("%s\n", said);
     *out = settings;
     settings = NULL;
 out:

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `carole plan`: what a config would do, without doing it: stages, memory, bubble, ranks, and the
- * picture of one replica's pipeline.
+ * picture of one replica's pipeline. Asked for a machine or a number of devices it searches for the
+ * layout instead.
  */
-#include "cli/cli_internal.h"
+#include "cli/layout_search_internal.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,16 +13,36 @@
 #include "engine/base/alloc.h"
 
 typedef struct plan_options {
-    crl_text_list sets;
-    bool profile, nodes;
+    crl_text_list sets, micro_batches;
+    const char *machine, *profile, *write, *schedule;
+    int64_t devices, pipeline;
+    bool measure, nodes, search;
 } plan_options;
+
+#define OPTION(name, value, help, type, field, min, max)                                           \
+    { name, value, help, &type, offsetof(plan_options, field), min, max, NULL }
 
 static const crl_option options[] = {
     CRL_CLI_SET_ROW(plan_options, sets),
-    {"profile", "false", "cut by times measured on this machine instead of counted arithmetic",
-     &crl_option_bool, offsetof(plan_options, profile), 0, 0, NULL},
-    {"nodes", "false", "print every node of the model too", &crl_option_bool,
-     offsetof(plan_options, nodes), 0, 0, NULL},
+    OPTION("search", "false", "look for the fastest layout of as many devices as the config has",
+           crl_option_bool, search, 0, 0),
+    OPTION("devices", "0", "look for the fastest layout of so many devices", crl_option_int,
+           devices, 0, 65535),
+    OPTION("machine", "", "look for the fastest layout on this machine (a file, docs/planner.md)",
+           crl_option_text, machine, 0, 0),
+    OPTION("profile", "", "with the costs of this file, as `carole profile --out` writes it",
+           crl_option_text, profile, 0, 0),
+    OPTION("micro-batches", "", "look among these micro-batch sizes, e.g. 1,2,4", crl_option_list,
+           micro_batches, 0, 0),
+    OPTION("schedule", "", "look only among layouts of this schedule", crl_option_text, schedule, 0,
+           0),
+    OPTION("pipeline", "0", "look only among pipelines of so many positions", crl_option_int,
+           pipeline, 0, 65535),
+    OPTION("write", "", "write the config with the best layout found to this file", crl_option_text,
+           write, 0, 0),
+    OPTION("measure", "false", "cut by times measured on this machine instead of counted costs",
+           crl_option_bool, measure, 0, 0),
+    OPTION("nodes", "false", "print every node of the model too", crl_option_bool, nodes, 0, 0),
     {0}};
 
 static int64_t stage_parameters(const crl_layout *layout, const crl_stage *stage) {
@@ -134,8 +155,8 @@ static crl_status print_pipeline(const crl_layout *layout) {
     char time[32];
     printf("\npipeline 0: schedule %s, %d micro-batches, %s of computing, predicted "
            "bubble %.1f %%\n",
-           layout->settings->parallel.schedule, micro_batches, crl_cli_seconds(time, simulation->makespan_s),
-           100 * simulation->bubble);
+           layout->settings->parallel.schedule, micro_batches,
+           crl_cli_seconds(time, simulation->makespan_s), 100 * simulation->bubble);
     CRL_TRY_OUT(crl_program_print_grid(program, &config, NULL, grid_columns(), stdout));
 out:
     crl_simulation_destroy(simulation);
@@ -146,13 +167,50 @@ out:
 static void print_head(const crl_layout *layout) {
     const crl_settings *settings = layout->settings;
     char parameters[32], widths[CRL_CLI_WIDTHS_BYTES];
-    printf("model %s: %d nodes, %s parameters; %s = %lld ranks\n",
-           settings->model_type, layout->graph->nodes,
+    printf("model %s: %d nodes, %s parameters; %s = %lld ranks\n", settings->model_type,
+           layout->graph->nodes,
            crl_cli_count(parameters, (double)crl_graph_param_elements(layout->graph)),
            crl_cli_widths(widths, settings), (long long)crl_settings_ranks(settings));
     printf("global batch %lld in %d micro-batches of %lld, %d lanes; partitioner %s\n\n",
            (long long)settings->train.global_batch, layout->micro_batches,
            (long long)settings->train.micro_batch, layout->lanes, settings->parallel.partitioner);
+}
+
+static bool asks_for_search(const plan_options *o) {
+    return o->search || o->devices > 0 || o->machine[0] || o->profile[0] || o->write[0] ||
+           o->micro_batches.count > 0 || o->schedule[0] || o->pipeline > 0;
+}
+
+static crl_status write_best(const crl_cli *cli, crl_cli_args *args, const crl_cli_search *search) {
+    const plan_options *o = args->options;
+    crl_settings *settings = NULL;
+    int index = 0;
+    CRL_TRY(crl_cli_search_take(&settings, &index, cli, args, &o->sets, search));
+    const crl_status status = crl_cli_write_config(settings, o->write);
+    if (status == CRL_STATUS_OK)
+        printf("\nlayout %d is written to %s\n", index + 1, o->write);
+    crl_settings_destroy(settings);
+    return status;
+}
+
+static crl_status search(const crl_cli *cli, crl_cli_args *args, const crl_settings *settings) {
+    const plan_options *o = args->options;
+    crl_status status = CRL_STATUS_OK;
+    crl_cli_search search = {0};
+    const crl_cli_search_config config = {.machine = o->machine,
+                                          .profile = o->profile,
+                                          .devices = (int)o->devices,
+                                          .pinned = settings->parallel.layout == CRL_LAYOUT_AUTO,
+                                          .micro_batches = o->micro_batches,
+                                          .schedule = o->schedule,
+                                          .positions = o->pipeline};
+    CRL_TRY_OUT(crl_cli_search_run(&search, cli, args, settings, &config));
+    crl_cli_search_print(&search);
+    if (o->write[0])
+        CRL_TRY_OUT(write_best(cli, args, &search));
+out:
+    crl_cli_search_fini(&search);
+    return status;
 }
 
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
@@ -163,7 +221,15 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     double *node_s = NULL;
     crl_memory_report most = {0};
     CRL_TRY_OUT(crl_cli_settings(&settings, cli, args, &o->sets));
-    if (o->profile || settings->train.profile)
+    if (asks_for_search(o)) {
+        CRL_TRY_OUT(search(cli, args, settings));
+        goto out;
+    }
+    char said[CRL_CLI_CHOICE_BYTES];
+    CRL_TRY_OUT(crl_cli_choose_layout(&settings, said, cli, args, &o->sets, 0));
+    if (said[0])
+        printf("%s\n", said);
+    if (o->measure || settings->train.profile)
         CRL_TRY_OUT(crl_layout_profile(&node_s, settings, cli->registries));
     CRL_TRY_OUT(crl_cli_layout(&layout, cli, args, settings, node_s));
     print_head(layout);
@@ -175,6 +241,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY_OUT(print_memory(layout, &most));
     print_ranks(&layout->mesh);
     CRL_TRY_OUT(print_pipeline(layout));
+    CRL_TRY_OUT(crl_cli_print_prediction(layout, node_s));
     CRL_TRY_OUT(crl_layout_memory_fits(layout, &most));
 out:
     crl_layout_destroy(layout);
@@ -185,10 +252,12 @@ out:
 
 const crl_command crl_command_plan = {
     .name = "plan",
-    .help = "show stages, memory, bubble and ranks of a config, without training",
+    .help = "show stages, memory, bubble and ranks of a config, or find the fastest layout",
     .arguments = "CONFIG",
     .min_arguments = 1,
     .max_arguments = 1,
+    .more = "With --search, --devices, --machine or --profile the layout is looked for: the ten "
+            "best with why they lose, and with --write a config that `train` takes.",
     .options = options,
     .options_bytes = sizeof(plan_options),
     .run = run,

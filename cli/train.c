@@ -110,10 +110,12 @@ static crl_status check_files(const crl_cli *cli, const crl_text_list *files) {
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     const train_options *o = args->options;
     crl_settings *settings = NULL;
-    CRL_TRY(crl_cli_load(
-        &settings, cli, args,
-        &(crl_cli_launch){
-            .sets = o->sets, .transport = o->transport, .resume = o->resume, .np = o->np}));
+    CRL_TRY(crl_cli_load(&settings, cli, args,
+                         &(crl_cli_launch){.sets = o->sets,
+                                           .transport = o->transport,
+                                           .resume = o->resume,
+                                           .np = o->np,
+                                           .quiet = o->quiet}));
     crl_status status = CRL_STATUS_OK;
     crl_progress progress;
     crl_stop *watch = NULL;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `parallel: auto`: the layout of a job is searched for when it starts, by counted costs, which are
+ * the same on every rank: all of them choose the same without a word between them. The micro-batch
+ * size stays as it is, because it decides the bits; so do lanes that the config gives.
+ */
+#include "cli/layout_search_internal.h"
+
+#include "engine/base/thread.h"
+
+static crl_status choose(crl_settings **out, char *said, const crl_cli *cli, crl_cli_args *args,
+                         const crl_text_list *sets, const crl_settings *settings, int ranks) {
+    char layout[CRL_CLI_FOUND_BYTES];
+    const crl_cli_search_config config = {.devices = ranks, .pinned = true};
+    crl_cli_search search = {0};
+    crl_status status = CRL_STATUS_OK;
+    int index = 0;
+    CRL_TRY_OUT(crl_cli_search_run(&search, cli, args, settings, &config));
+    CRL_TRY_OUT(crl_cli_search_take(out, &index, cli, args, sets, &search));
+    snprintf(said, CRL_CLI_CHOICE_BYTES, "layout auto: %s for %d ranks",
+             crl_cli_found(layout, &search.search->found[index]), ranks);
+out:
+    crl_cli_search_fini(&search);
+    return status;
+}
+
+crl_status crl_cli_choose_layout(crl_settings **inout, char said[CRL_CLI_CHOICE_BYTES],
+                                 const crl_cli *cli, crl_cli_args *args, const crl_text_list *sets,
+                                 int64_t ranks) {
+    crl_settings *given = *inout, *chosen = NULL;
+    said[0] = '\0';
+    if (given->parallel.layout != CRL_LAYOUT_AUTO)
+        return CRL_STATUS_OK;
+    const bool fixed = ranks > 0 || cli->ranks > 1;
+    int number = ranks > 0 ? (int)ranks : fixed ? cli->ranks : crl_cpu_count();
+    crl_status status = choose(&chosen, said, cli, args, sets, given, number);
+    /* Nobody asked for all cores: fewer will do where a step is small. */
+    while (status == CRL_STATUS_UNSUPPORTED && !fixed && number > 1)
+        status = choose(&chosen, said, cli, args, sets, given, --number);
+    CRL_TRY(status);
+    crl_settings_destroy(given);
+    *inout = chosen;
+    return CRL_STATUS_OK;
+}

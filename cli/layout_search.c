@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a config to a search: its machine (a file, or the nominal one), the costs of its layers
+ * (a file, or counted) for several micro-batch sizes, and what is free to choose. Chooses nothing
+ * itself: partition/search.c does.
+ */
+#include "cli/layout_search_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/registry.h"
+#include "engine/run/counted.h"
+#include "engine/run/layout.h"
+
+enum { MOST_SIZES = 16, SIZES_AROUND = 2 };
+
+static bool given(const char *text) {
+    return text && *text;
+}
+
+static bool is_given(const crl_settings *settings, const char *key) {
+    for (int i = 0; i < settings->source.origins; i++)
+        if (strcmp(settings->source.origin[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+static crl_status take_machine(crl_cli_search *s, const crl_cli_search_config *config) {
+    if (given(config->machine)) {
+        CRL_TRY(crl_machine_file_read(&s->machine_file, config->machine, NULL, 0));
+        s->machine = s->machine_file.machine;
+        const int64_t all = (int64_t)s->machine.nodes * s->machine.devices_per_node;
+        if (config->devices > all)
+            return CRL_FAIL(INVALID, "--devices is %d, machine %s has %d x %d", config->devices,
+                            s->machine.name, s->machine.nodes, s->machine.devices_per_node);
+        s->devices = config->devices > 0 ? config->devices : (int)all;
+        return CRL_STATUS_OK;
+    }
+    s->devices = config->devices > 0 ? config->devices : (int)crl_settings_ranks(s->settings);
+    s->machine = *crl_counted_nominal();
+    s->machine.nodes = 1;
+    s->machine.devices_per_node = s->devices;
+    s->machine.memory_bytes = 0; /* of hosts that differ all ranks would have to know */
+    return CRL_STATUS_OK;
+}
+
+static int ascending(const void *left, const void *right) {
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Sizes of micro-batches to count for, ascending, each once. */
+static crl_status take_sizes(int64_t size[MOST_SIZES], int *sizes, const crl_settings *settings,
+                             const crl_cli_search_config *config) {
+    const crl_option row = {.name = "size", .min = 1, .max = 1e9};
+    const int64_t own = settings->train.micro_batch, most = settings->train.global_batch;
+    *sizes = 0;
+    if (config->micro_batches.count > MOST_SIZES)
+        return CRL_FAIL(INVALID, "--micro-batches: %d sizes, expected at most %d",
+                        config->micro_batches.count, MOST_SIZES);
+    for (int i = 0; i < config->micro_batches.count; i++) {
+        if (crl_option_int.parse(&row, config->micro_batches.item[i], NULL, &size[i]))
+            return CRL_FAIL(INVALID, "--micro-batches: size '%.40s', expected integers from 1",
+                            config->micro_batches.item[i]);
+        *sizes += 1;
+    }
+    if (*sizes == 0) {
+        size[(*sizes)++] = own;
+        for (int i = 1; i <= SIZES_AROUND && !config->pinned; i++) {
+            if (own >> i > 0 && own % ((int64_t)1 << i) == 0)
+                size[(*sizes)++] = own >> i;
+            if (own << i <= most)
+                size[(*sizes)++] = own << i;
+        }
+    }
+    qsort(size, (size_t)*sizes, sizeof *size, ascending);
+    int kept = 0;
+    for (int i = 0; i < *sizes; i++)
+        if (kept == 0 || size[kept - 1] != size[i])
+            size[kept++] = size[i];
+    *sizes = kept;
+    return CRL_STATUS_OK;
+}
+
+/* The counted profile of the settings' model for micro-batches of `size`. */
+static crl_status count(crl_profile **out, const crl_cli_search *s, const crl_cli *cli,
+                        int64_t size) {
+    const char *names[CRL_OPTIMIZER_MAX_STATES];
+    const crl_settings *settings = s->settings;
+    const int states = settings->optimizer_kind->states(settings->optimizer_options, names);
+    crl_graph *graph = NULL;
+    CRL_TRY(crl_layout_graph(&graph, settings, cli->registries, size));
+    const crl_status status = crl_profile_counted(out, graph, &s->machine, NULL, states);
+    crl_graph_destroy(graph);
+    return status;
+}
+
+/* Cuts go by the names of layers: a file has to be of this model. */
+static crl_status check_names(const crl_cli_search *s, const crl_cli *cli, const char *path) {
+    crl_profile *own = NULL;
+    const crl_profile *theirs = s->profiles.item[0];
+    CRL_TRY(count(&own, s, cli, s->settings->train.micro_batch));
+    crl_status status = CRL_STATUS_OK;
+    if (theirs->units != own->units)
+        status = CRL_FAIL(INVALID, "%s: has %d units, model %s has %d", path, theirs->units,
+                          s->settings->model_type, own->units);
+    for (int u = 0; u < own->units && status == CRL_STATUS_OK; u++)
+        if (strcmp(theirs->unit[u].name, own->unit[u].name) != 0)
+            status = CRL_FAIL(INVALID, "%s: unit %d is '%s', model %s has '%s' there", path, u,
+                              theirs->unit[u].name, s->settings->model_type, own->unit[u].name);
+    crl_profile_destroy(own);
+    return status;
+}
+
+static crl_status take_profiles(crl_cli_search *s, const crl_cli *cli,
+                                const crl_cli_search_config *config) {
+    int64_t size[MOST_SIZES];
+    int sizes;
+    if (given(config->profile)) {
+        CRL_TRY(crl_profile_file_read(&s->profiles, config->profile));
+        return check_names(s, cli, config->profile);
+    }
+    CRL_TRY(take_sizes(size, &sizes, s->settings, config));
+    CRL_TRY(crl_alloc(&s->profiles.item, (size_t)sizes, sizeof(crl_profile *)));
+    for (int i = 0; i < sizes; i++) {
+        CRL_TRY(count(&s->profiles.item[i], s, cli, size[i]));
+        s->profiles.count++;
+    }
+    return CRL_STATUS_OK;
+}
+
+/* What the config says stays as it says. */
+static crl_status pin(crl_search_request *r, const crl_settings *settings) {
+    const crl_settings_parallel *parallel = &settings->parallel;
+    static const char *const lists[] = {"parallel.cuts", "parallel.replicas", "parallel.data",
+                                        "parallel.partitioner"};
+    char at[512];
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (is_given(settings, lists[i]))
+            return CRL_FAIL(INVALID, "%s: is given, but parallel.layout auto chooses it",
+                            crl_config_where(&settings->source, lists[i], at, sizeof at));
+    if (is_given(settings, "parallel.pipeline"))
+        r->positions = (int)parallel->pipeline;
+    if (is_given(settings, "parallel.schedule"))
+        r->schedule = parallel->schedule;
+    if (is_given(settings, "parallel.virtual_stages"))
+        r->virtual_stages = (int)parallel->virtual_stages;
+    for (int mode = 0; is_given(settings, "parallel.recompute") && mode < CRL_RECOMPUTES; mode++)
+        if (parallel->recompute.count == 1 &&
+            strcmp(parallel->recompute.item[0], crl_recompute_name(mode)) == 0)
+            r->recompute = 1 + mode;
+    return CRL_STATUS_OK;
+}
+
+static crl_status prepare(crl_cli_search *s, crl_search_request *r, const crl_cli *cli,
+                          const crl_cli_search_config *config) {
+    CRL_TRY(take_machine(s, config));
+    CRL_TRY(take_profiles(s, cli, config));
+    const void *found = NULL;
+    if (given(config->schedule))
+        CRL_TRY(
+            crl_registry_find(&found, cli->registries->schedules, "schedule", config->schedule));
+    *r =
+        (crl_search_request){.profile = (const crl_profile *const *)s->profiles.item,
+                             .profiles = s->profiles.count,
+                             .machine = &s->machine,
+                             .predict = crl_predict,
+                             .schedules = cli->registries->schedules,
+                             .devices = s->devices,
+                             .global_batch = s->settings->train.global_batch,
+                             .memory_limit_bytes = (double)s->settings->parallel.memory_limit_bytes,
+                             .schedule = found ? config->schedule : NULL,
+                             .positions = (int)config->positions,
+                             .lanes = (int)s->settings->lanes};
+    return config->pinned ? pin(r, s->settings) : CRL_STATUS_OK;
+}
+
+crl_status crl_cli_search_run(crl_cli_search *out, const crl_cli *cli, crl_cli_args *args,
+                              const crl_settings *settings, const crl_cli_search_config *config) {
+    const int otherwise = args->exit_code;
+    crl_search_request request;
+    out->settings = settings;
+    args->exit_code = CRL_EXIT_USAGE;
+    CRL_TRY(prepare(out, &request, cli, config));
+    args->exit_code = otherwise;
+    return crl_search_layouts(&out->search, &request);
+}
+
+void crl_cli_search_fini(crl_cli_search *search) {
+    crl_search_destroy(search->search);
+    crl_profile_list_fini(&search->profiles);
+    if (search->machine_file.machine.name)
+        crl_machine_file_fini(&search->machine_file);
+}

@@ -115,6 +115,28 @@ TEST(PartitionPredict, SumsComeAfterOrBehindTheLastBackward) {
     EXPECT_DOUBLE_EQ(one.predict().reduce_s, 16);
 }
 
+/* Two nodes of a replica each: the sum goes over the link between them. */
+TEST(PartitionPredict, SumsOfReplicasOnOtherNodesTakeTheirLink) {
+    predict_case one(1, forwards_first());
+    one.layout.pipelines = 2;
+    one.layout.micro_batches = 2;
+    one.machine.nodes = 2;
+    one.machine.within = {0, 1e9};
+    one.machine.between = {0, 1e8};
+    one.units[0].parameter_bytes = 1e9;
+    EXPECT_DOUBLE_EQ(one.predict().reduce_s, 1);
+    one.machine.devices_per_node = 1;
+    EXPECT_DOUBLE_EQ(one.predict().reduce_s, 10);
+}
+
+TEST(PartitionPredict, PositionsUpdateAtTheSameTime) {
+    predict_case two(2, forwards_first());
+    two.spread();
+    two.units[0].update_s = 0.5;
+    two.units[1].update_s = 0.75;
+    EXPECT_DOUBLE_EQ(two.predict().update_s, 0.75);
+}
+
 /* The second position is done with its sum before the first is done with its backward. */
 TEST(PartitionPredict, SumsOfPositionsThatWaitCostNothing) {
     predict_case two(2, forwards_first());

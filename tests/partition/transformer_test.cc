@@ -56,6 +56,9 @@ TEST(PartitionTransformer, FlopsAreThePublishedFormula) {
     EXPECT_NEAR(crl_transformer_flops(&model, batch, CRL_RECOMPUTE_FULL) / full, 1, 1e-12);
     const double none = 72 * batch * s * l * h * h * (1 + s / 6 / h + V / 12 / l / h);
     EXPECT_NEAR(crl_transformer_flops(&model, batch, CRL_RECOMPUTE_NONE) / none, 1, 1e-12);
+    const double core = 4 * batch * s * s * h * l; /* scores and context, once more */
+    EXPECT_NEAR(crl_transformer_flops(&model, batch, CRL_RECOMPUTE_SELECTIVE) / (none + core), 1,
+                1e-12);
 }
 
 /* [korthikanti22] table 2, for the 22B model: a = 64, h = 6144, t = 8; 5as/h = 106.667. */

@@ -2,8 +2,8 @@
 /*
  * From one list per position to one per replica; see crl_program_deal.
  *
- *     widths 3-1, 6 micro-batches in 3 ranges    order 0 2 4 1 3 5
- *     position 0, replica 0: 0 1                  position 1: 0 2 4 1 3 5
+ *     widths 3-1, 6 micro-batches in 3 ranges    order 0 4 2 1 5 3
+ *     position 0, replica 0: 0 1                  position 1: 0 4 2 1 5 3
  *                         1: 2 3
  *                         2: 4 5
  */
@@ -31,16 +31,30 @@ static bool is_due_before(const crl_range *micro_batch, const int *given, int a,
            (2 * (int64_t)given[b] + 1) * length_of(micro_batch[a]);
 }
 
+/* The k-th of `count` rows to have its turn: 0 2 1 3, so that the halves, quarters ... of the rows,
+ * which are the replicas of narrower positions, have turns evenly too. -1: none. */
+static int row_of_turn(int k, int bits, int count) {
+    int row = 0;
+    for (int b = 0; b < bits; b++) {
+        row |= (k >> b & 1) << (bits - 1 - b);
+    }
+    return row < count ? row : -1;
+}
+
 crl_status crl_program_deal_order(int *order, int positions, const int *first_row,
                                   const crl_range *micro_batch, int micro_batches) {
     const int widest = widest_position(positions, first_row);
-    const int first = first_row[widest], last = first_row[widest + 1];
-    int *given = NULL;
-    CRL_TRY(crl_alloc(&given, (size_t)last, sizeof *given));
+    const int first = first_row[widest], count = first_row[widest + 1] - first;
+    int *given = NULL, bits = 0;
+    CRL_TRY(crl_alloc(&given, (size_t)(first + count), sizeof *given));
+    while (1 << bits < count) {
+        bits++;
+    }
     for (int i = 0; i < micro_batches; i++) {
         int next = -1;
-        for (int r = first; r < last; r++) {
-            if (given[r] < length_of(micro_batch[r]) &&
+        for (int k = 0; k < 1 << bits; k++) {
+            const int r = first + row_of_turn(k, bits, count);
+            if (r >= first && given[r] < length_of(micro_batch[r]) &&
                 (next < 0 || is_due_before(micro_batch, given, r, next))) {
                 next = r;
             }

@@ -40,7 +40,7 @@ TEST(IrProgramDeal, ReplicasTakeTurnsAndNarrowPositionsFollow) {
     add_rows(first_row, ranges, 1, 6);
     ASSERT_EQ(crl_program_deal(program.get(), first_row.data(), ranges.data()), CRL_STATUS_OK);
     EXPECT_EQ(text(program), "0F0,0F1,0B0,0B1\n0F2,0F3,0B2,0B3\n0F4,0F5,0B4,0B5\n"
-                             "1F0,1F2,1F4,1F1,1F3,1F5,1B0,1B2,1B4,1B1,1B3,1B5\n");
+                             "1F0,1F4,1F2,1F1,1F5,1F3,1B0,1B4,1B2,1B1,1B5,1B3\n");
     EXPECT_TRUE(program->dealt);
     crl_check_report report;
     crl_program_check(program.get(), &report);
@@ -54,6 +54,19 @@ TEST(IrProgramDeal, UnequalSharesComeInProportion) {
     int order[8];
     ASSERT_EQ(crl_program_deal_order(order, 1, first_row.data(), ranges.data(), 8), CRL_STATUS_OK);
     EXPECT_EQ(std::vector<int>(order, order + 8), (std::vector<int>{4, 0, 2, 5, 6, 1, 3, 7}));
+}
+
+TEST(IrProgramDeal, ReplicasOfNarrowerPositionsTakeTurnsToo) {
+    std::vector<int> first_row = {0};
+    std::vector<crl_range> ranges;
+    add_rows(first_row, ranges, 4, 8);
+    add_rows(first_row, ranges, 2, 8);
+    int order[8];
+    ASSERT_EQ(crl_program_deal_order(order, 2, first_row.data(), ranges.data(), 8), CRL_STATUS_OK);
+    for (int i = 0; i + 1 < 8; i++) {
+        EXPECT_NE(order[i] < 4, order[i + 1] < 4) << "micro-batches " << order[i] << " and "
+                                                  << order[i + 1];
+    }
 }
 
 TEST(IrProgramDeal, OneRowEachChangesNothing) {

@@ -59,9 +59,20 @@ template <int delay> crl_status BuildSplit(crl_program **out, const crl_schedule
 double NoBubble(const crl_schedule_request *) { return 1; }
 int AllAtOnce(const crl_schedule_request *request, int) { return request->micro_batches; }
 
-const crl_schedule split_now = {"split-now", "", 1, 1, nullptr, BuildSplit<0>, NoBubble, AllAtOnce, nullptr};
-const crl_schedule split_late = {"split-late", "", 1, 1, nullptr, BuildSplit<2>, NoBubble, AllAtOnce, nullptr};
-const crl_schedule split_last = {"split-last", "", 1, 1, nullptr, BuildSplit<1000>, NoBubble, AllAtOnce, nullptr};
+crl_schedule Split(const char *name, decltype(crl_schedule::build) build) {
+    crl_schedule schedule = {};
+    schedule.name = name;
+    schedule.help = "";
+    schedule.least_virtual = schedule.most_virtual = 1;
+    schedule.build = build;
+    schedule.bubble = NoBubble;
+    schedule.peak_activations = AllAtOnce;
+    return schedule;
+}
+
+const crl_schedule split_now = Split("split-now", BuildSplit<0>);
+const crl_schedule split_late = Split("split-late", BuildSplit<2>);
+const crl_schedule split_last = Split("split-last", BuildSplit<1000>);
 
 // images -> a -> b -> c -> d -> e -> head; a is read again by c's, d's and e's sums, b by e's, and one
 // value is added to itself.

@@ -13,10 +13,17 @@
  */
 #include "schedules/list_internal.h"
 
-/* Micro-batches a position may hold, in P. */
-static const double PIPELINES = 2;
+extern const crl_schedule crl_schedule_auto, crl_schedule_1f1b, crl_schedule_zb_h1,
+    crl_schedule_zb_h2, crl_schedule_zb_v, crl_schedule_v_half, crl_schedule_dualpipe_v;
 
-extern const crl_schedule crl_schedule_auto;
+static const crl_schedule *const KNOWN[] = {&crl_schedule_1f1b,
+                                            &crl_schedule_zb_h1,
+                                            &crl_schedule_zb_h2,
+                                            &crl_schedule_zb_v,
+                                            &crl_schedule_v_half,
+                                            &crl_schedule_dualpipe_v,
+                                            NULL};
+static const list_recipe RECIPE = {.pipelines = 2, .goal = LIST_GOAL_MAKESPAN, .known = KNOWN};
 
 static int position(const crl_schedule_request *request, int stage) {
     const int positions = request->positions;
@@ -24,11 +31,11 @@ static int position(const crl_schedule_request *request, int stage) {
 }
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    return crl_list_build(out, &crl_schedule_auto, request, PIPELINES, LIST_GOAL_MAKESPAN);
+    return crl_list_build(out, &crl_schedule_auto, request, &RECIPE);
 }
 
 static int peak_activations(const crl_schedule_request *request, int stage) {
-    return crl_list_peak(&crl_schedule_auto, request, stage, PIPELINES);
+    return crl_list_peak(&crl_schedule_auto, request, stage, RECIPE.pipelines);
 }
 
 const crl_schedule crl_schedule_auto = {

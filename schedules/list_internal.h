@@ -9,6 +9,10 @@
 #include "engine/base/arena.h"
 #include "engine/ir/schedule.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { LIST_FORWARD = 0, LIST_INPUT, LIST_WEIGHT, LIST_KINDS };
 
 /* What is scheduled. A server is one replica of a position. */
@@ -94,9 +98,9 @@ crl_status crl_list_timer_init(list_timer *self, const list_problem *problem);
 void crl_list_timer_fini(list_timer *self);
 /* Every task as early as its server and its inputs allow. False: more memory than the limit. */
 bool crl_list_time(list_timer *self, list_sequence *sequence, list_goal goal);
-/* Moves W behind what waits for them, along the critical path, as long as that helps: at most
- * `rounds` times. `sequence` has been accepted by crl_list_time. */
-void crl_list_improve(list_timer *self, list_sequence *sequence, list_goal goal, int rounds);
+/* Moves W behind what waits for them, along the critical path, as long as that does no harm: at
+ * most `tries` times. `sequence` has been accepted by crl_list_time. */
+void crl_list_improve(list_timer *self, list_sequence *sequence, list_goal goal, int tries);
 
 /* Whether a is better than b. */
 bool crl_list_is_better(const list_sequence *a, const list_sequence *b, list_goal goal);
@@ -112,10 +116,25 @@ crl_stage_cost crl_list_cost(const crl_schedule_request *request, int stage);
 /* Bytes that a server may hold: the request's limit, or what `pipelines` · P micro-batches keep. */
 double crl_list_limit(const crl_schedule *schedule, const crl_schedule_request *request,
                       double pipelines);
-/* A schedule's `build`: checks the request, searches, emits. `pipelines`: its own limit. */
+/* What makes a schedule of this kind. */
+typedef struct list_recipe {
+    double pipelines; /* its own memory limit, in what P micro-batches keep */
+    list_goal goal;
+    const crl_schedule *const *known; /* its result is never worse than these; NULL ends */
+} list_recipe;
+
+/* A schedule's `build`: checks the request, searches, compares, emits. */
 crl_status crl_list_build(crl_program **out, const crl_schedule *schedule,
-                          const crl_schedule_request *request, double pipelines, list_goal goal);
+                          const crl_schedule_request *request, const list_recipe *recipe);
 /* Its `bubble` and `peak_activations`. */
 double crl_list_bubble(const crl_schedule_request *request);
 int crl_list_peak(const crl_schedule *schedule, const crl_schedule_request *request, int stage,
                   double pipelines);
+
+/* Replaces `best` by the order of a program if that is better and within memory. NOMEM. */
+crl_status crl_list_compare(list_sequence *best, const list_problem *problem, list_goal goal,
+                            const crl_program *program);
+
+#ifdef __cplusplus
+}
+#endif

@@ -6,7 +6,7 @@
  * After the switches that [qi23] §3.1 searches over, and a few more. Refuses nothing; the same
  * problem always gives the same sequence, however fast the machine: effort is counted, not timed.
  *
- * cost card: at most WORK_BUDGET + IMPROVE_BUDGET steps of one task
+ * cost card: at most WORK_BUDGET / (servers + 32) decisions
  */
 #include "schedules/list_internal.h"
 
@@ -17,9 +17,9 @@
 static const double ROUNDING = 1e-9;
 
 enum {
-    SAMPLES = 128,           /* policies tried before climbing */
-    WORK_BUDGET = 12000000,  /* tasks of all runs */
-    IMPROVE_BUDGET = 3000000 /* tasks of all timings */
+    SAMPLES = 128,            /* policies tried before climbing */
+    WORK_BUDGET = 1500000000, /* of all runs; a run takes tasks · (servers + RUN_WORK) */
+    RUN_WORK = 32
 };
 
 /* What a policy is chosen from, one coordinate each; `step` is odd: i · step mod 2^32 visits the
@@ -32,7 +32,7 @@ typedef struct coordinate {
     double value[MOST_LEVELS];
 } coordinate;
 static const coordinate COORDINATE[COORDINATES] = {
-    [LEAD] = {5, 0x9e3779b9u, {1, 0, 1.5, 2, 1.25}},
+    [LEAD] = {8, 0x9e3779b9u, {1, 0, 1.5, 2, 1.25, .75, .5, .35}},
     [ORDER] = {3, 0xc2b2ae35u, {LIST_INPUT_FIRST, LIST_ALTERNATE, LIST_FORWARD_FIRST}},
     [ROOM] = {2, 0x85ebca6bu, {0, 1}},
     [DEEP] = {2, 0x27d4eb2fu, {0, 1}},
@@ -160,20 +160,11 @@ static void run_all(search *self) {
     }
 }
 
-static crl_status improve(search *self) {
-    crl_status status = CRL_STATUS_OK;
-    list_timer timer = {0};
-    CRL_TRY_OUT(crl_list_timer_init(&timer, self->problem));
-    crl_list_improve(&timer, &self->best, self->goal, IMPROVE_BUDGET / self->problem->tasks);
-out:
-    crl_list_timer_fini(&timer);
-    return status;
-}
-
 crl_status crl_list_search(list_sequence *out, const list_problem *problem, list_goal goal,
                            int runs) {
     crl_status status = CRL_STATUS_OK;
-    const int most = WORK_BUDGET / problem->tasks;
+    const int64_t work = (int64_t)problem->tasks * (problem->servers + RUN_WORK);
+    const int64_t most = WORK_BUDGET / work + 1;
     search self = {.problem = problem,
                    .goal = goal,
                    .best = {.makespan_s = -1},
@@ -182,9 +173,6 @@ crl_status crl_list_search(list_sequence *out, const list_problem *problem, list
     CRL_TRY_OUT(crl_alloc(&self.tried.task, (size_t)problem->tasks, sizeof *self.tried.task));
     CRL_TRY_OUT(crl_list_machine_create(&self.machine, problem));
     run_all(&self);
-    if (!is_perfect(&self)) {
-        CRL_TRY_OUT(improve(&self));
-    }
     *out = self.best;
     self.best.task = NULL;
 out:

@@ -7,7 +7,7 @@
  *
  * Nothing waits for a W but the next W of its stage, so moving one back keeps every order valid.
  *
- * cost card: one timing is linear in tasks; one round of improvement is one timing for each W tried
+ * cost card: one timing is linear in tasks; an improvement is two timings for each W tried
  */
 #include "schedules/list_internal.h"
 
@@ -142,11 +142,11 @@ static void move_back(list_sequence *sequence, int task, int place) {
     sequence->task[place] = task;
 }
 
-/* One move along the critical path that helps; false: there is none. */
-static bool improve_once(list_timer *self, list_sequence *sequence, list_goal goal) {
+/* One move along the critical path that does no harm; false: there is none, or no try is left. */
+static bool improve_once(list_timer *self, list_sequence *sequence, list_goal goal, int *tries) {
     const int M = self->problem->micro_batches;
     int task = self->last[self->critical];
-    while (task >= 0) {
+    while (task >= 0 && *tries > 0) {
         const list_input input = input_of(self, task);
         const double start = self->end_s[task] - duration_of(self->problem, task);
         const int before = self->before[task];
@@ -156,6 +156,7 @@ static bool improve_once(list_timer *self, list_sequence *sequence, list_goal go
         if (by_server && kind == LIST_WEIGHT && task / M % LIST_KINDS != LIST_WEIGHT) {
             list_sequence tried = *sequence;
             const int place = move_behind(&tried, before, task);
+            (*tries)--;
             if (crl_list_time(self, &tried, goal) && !crl_list_is_better(sequence, &tried, goal)) {
                 *sequence = tried;
                 return true;
@@ -168,8 +169,8 @@ static bool improve_once(list_timer *self, list_sequence *sequence, list_goal go
     return false;
 }
 
-void crl_list_improve(list_timer *self, list_sequence *sequence, list_goal goal, int rounds) {
+void crl_list_improve(list_timer *self, list_sequence *sequence, list_goal goal, int tries) {
     CRL_ASSERT(crl_list_time(self, sequence, goal));
-    while (rounds-- > 0 && improve_once(self, sequence, goal)) {
+    while (improve_once(self, sequence, goal, &tries)) {
     }
 }

@@ -17,17 +17,17 @@
  */
 #include "schedules/list_internal.h"
 
-/* Micro-batches a position may hold, in P. */
-static const double PIPELINES = 1;
+extern const crl_schedule crl_schedule_zb_1p, crl_schedule_1f1b, crl_schedule_zb_h1;
 
-extern const crl_schedule crl_schedule_zb_1p;
+static const crl_schedule *const KNOWN[] = {&crl_schedule_1f1b, &crl_schedule_zb_h1, NULL};
+static const list_recipe RECIPE = {.pipelines = 1, .goal = LIST_GOAL_SPAN, .known = KNOWN};
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    return crl_list_build(out, &crl_schedule_zb_1p, request, PIPELINES, LIST_GOAL_SPAN);
+    return crl_list_build(out, &crl_schedule_zb_1p, request, &RECIPE);
 }
 
 static int peak_activations(const crl_schedule_request *request, int stage) {
-    return crl_list_peak(&crl_schedule_zb_1p, request, stage, PIPELINES);
+    return crl_list_peak(&crl_schedule_zb_1p, request, stage, RECIPE.pipelines);
 }
 
 const crl_schedule crl_schedule_zb_1p = {

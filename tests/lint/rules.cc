@@ -53,7 +53,7 @@ const Foreign foreign[] = {
     {"gloo/.*", "engine/comm/gloo.*", "Gloo"},
     {"(cuda|cublas|cudnn|curand|nvml|nvrtc|cub/|thrust/).*",
      "engine/(kernels|device|comm)/(cuda|nccl).*", "CUDA"},
-    {"yaml\\.h", "engine/base/config[a-z_]*\\.[ch]", "libyaml"},
+    {"yaml\\.h", "engine/base/(config[a-z_]*|yaml)\\.[ch]", "libyaml"},
 };
 
 bool begins(const std::string &text, const std::string &prefix) {

@@ -110,28 +110,38 @@ static double row_end_s(const predictor *self, int row) {
     return count > 0 ? self->simulation->end_s[row][count - 1] : 0;
 }
 
+/* What of the sums of a position the next step's first forward hides: a ring's second half only
+ * hands out what the first half has summed. */
+static double gathered_s(const predictor *self, int position, double sums_s) {
+    double forward = 0;
+    for (int s = 0; s < self->layout->stages; s++) {
+        forward += self->position[s] == position ? self->cost[s].forward_s : 0;
+    }
+    return fmin(sums_s / 2, self->machine->gather_overlap * forward);
+}
+
 /* When the last sum of a row is over. Stages finish in descending order, as backward does. */
 static double row_summed_s(const predictor *self, int position, int row, crl_group group) {
     const double overlap = self->machine->sum_overlap;
     const int lanes = (self->lanes + group.members - 1) / group.members;
     const double end = row_end_s(self, row);
-    double free_at = 0, summed = end;
+    double free_at = 0, sums_s = 0;
     for (int s = self->layout->stages - 1; s >= 0; s--) {
         const stage_sums *sums = &self->sums[s];
         const int at = self->position[s] == position ? last_weight(self->program, row, s) : -1;
         if (at < 0) {
             continue;
         }
-        const double took = crl_group_sum_s(self->machine, group, sums->parameter_bytes) +
-                            (lanes - 1) * sums->add_s;
+        const double sum_s = crl_group_sum_s(self->machine, group, sums->parameter_bytes);
+        const double took = sum_s + (lanes - 1) * sums->add_s;
         const double begin = self->simulation->start_s[row][at];
         free_at = fmax(free_at, end - overlap * (end - begin)) + took;
         /* The last bucket is made at the end of the backward. */
         const double done = self->simulation->end_s[row][at] + took / sums->units;
         free_at = fmax(free_at, overlap > 0 && group.members > 1 ? done : 0);
-        summed = fmax(summed, free_at);
+        sums_s += sum_s;
     }
-    return summed;
+    return fmax(end, free_at - gathered_s(self, position, sums_s));
 }
 
 double crl_predict_reduce_s(const predictor *self) {

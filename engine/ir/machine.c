@@ -40,6 +40,7 @@ crl_status crl_machine_check(const crl_machine *machine) {
         {"overlap of forward", machine->forward_overlap, 0, 1},
         {"overlap of backward", machine->backward_overlap, 0, 1},
         {"overlap of sums", machine->sum_overlap, 0, 1},
+        {"overlap of gathering", machine->gather_overlap, 0, 1},
     };
     for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
         CRL_TRY(

@@ -29,6 +29,7 @@ typedef struct crl_machine {
     double forward_overlap;  /* sums over a tensor group in forward */
     double backward_overlap; /* and in backward */
     double sum_overlap;      /* sums of gradients over replicas, behind the last backward */
+    double gather_overlap;   /* the second half of those sums, behind the next first forward */
 } crl_machine;
 
 /* INVALID "machine x: ...": sizes below 1, a share outside 0..1, a number negative or infinite. */

@@ -12,7 +12,7 @@ typedef struct values {
     int64_t memory_bytes;
     double peak_flops_per_s, efficiency, half_flops, memory_bytes_per_s, launch_s, message_s;
     crl_link within, between;
-    double forward_overlap, backward_overlap, sum_overlap;
+    double forward_overlap, backward_overlap, sum_overlap, gather_overlap;
 } values;
 
 #define ROW(type_, name_, value_, low, high, help_, field_)                                        \
@@ -58,6 +58,8 @@ static const crl_option overlap_table[] = {
     SHARE("forward", "of a tensor group's sums in forward", forward_overlap),
     SHARE("backward", "of a tensor group's sums in backward", backward_overlap),
     SHARE("sums", "of the last backward that sums of gradients can use", sum_overlap),
+    SHARE("gather", "of a step's first forward that the second half of these sums can use",
+          gather_overlap),
     {0}};
 
 enum { SECTIONS = 5 };
@@ -95,7 +97,8 @@ static crl_machine machine_of(const values *v) {
                          .message_s = v->message_s,
                          .forward_overlap = v->forward_overlap,
                          .backward_overlap = v->backward_overlap,
-                         .sum_overlap = v->sum_overlap};
+                         .sum_overlap = v->sum_overlap,
+                         .gather_overlap = v->gather_overlap};
 }
 
 static crl_status finish(crl_machine_file *out, crl_config_source *source, const values *read) {
@@ -157,7 +160,8 @@ static values values_of(const crl_machine *m) {
                     .between = m->between,
                     .forward_overlap = m->forward_overlap,
                     .backward_overlap = m->backward_overlap,
-                    .sum_overlap = m->sum_overlap};
+                    .sum_overlap = m->sum_overlap,
+                    .gather_overlap = m->gather_overlap};
 }
 
 void crl_machine_file_write(const crl_machine *machine, FILE *out) {

@@ -112,10 +112,7 @@ Run run_of(const H100 &row, const crl_machine &machine) {
     run.model.gradient_bytes = 4;
     run.model.state_shards = run.pipelines;
     run.pipeline = row.pipeline;
-    run.virtual_stages = 1;
-    for (int v = 2; row.pipeline > 1 && v <= 8; ++v)
-        if (row.layers / row.pipeline % v == 0)
-            run.virtual_stages = v;
+    run.virtual_stages = row.pipeline > 1 ? row.layers / row.pipeline : 1;
     run.global_batch = row.batch;
     if (predict(run, machine).peak_bytes > machine.memory_bytes)
         run.model.micro_batch = 1;
@@ -175,8 +172,8 @@ std::vector<Row> recompute() {
 }
 
 /* Left open by the table, settled for all rows: micro-batches of 2 samples where they fit the
- * memory, else of 1; as many virtual stages as divide the layers of a device, at most 8; optimizer
- * state divided among the replicas, fused attention, sequence parallelism, no recomputation. */
+ * memory, else of 1; every layer a virtual stage; optimizer state divided among the replicas, fused
+ * attention, sequence parallelism, no recomputation. */
 std::vector<Row> h100() {
     const Machine machine("h100-eos");
     std::vector<Row> rows;

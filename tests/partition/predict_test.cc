@@ -115,6 +115,22 @@ TEST(PartitionPredict, SumsComeAfterOrBehindTheLastBackward) {
     EXPECT_DOUBLE_EQ(one.predict().reduce_s, 16);
 }
 
+/* Half of a sum of 2 waits for nothing but the forward that follows, of 4. */
+TEST(PartitionPredict, GatheringHidesBehindTheNextForward) {
+    predict_case one(4, forwards_first());
+    one.layout.pipelines = 2;
+    one.layout.micro_batches = 2;
+    one.machine.within = {0, 1e9};
+    for (crl_profile_unit &unit : one.units)
+        unit.parameter_bytes = 5e8;
+    one.machine.gather_overlap = 1;
+    EXPECT_DOUBLE_EQ(one.predict().reduce_s, 1);
+    one.machine.gather_overlap = 0.125; /* only half of a second of it */
+    EXPECT_DOUBLE_EQ(one.predict().reduce_s, 1.5);
+    one.machine.sum_overlap = one.machine.gather_overlap = 1;
+    EXPECT_DOUBLE_EQ(one.predict().reduce_s, 0);
+}
+
 /* Two nodes of a replica each: the sum goes over the link between them. */
 TEST(PartitionPredict, SumsOfReplicasOnOtherNodesTakeTheirLink) {
     predict_case one(1, forwards_first());

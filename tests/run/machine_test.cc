@@ -35,7 +35,8 @@ const char small[] = "machine:\n"
                      "overlap:\n"
                      "  forward: 0.1\n"
                      "  backward: 0.2\n"
-                     "  sums: 0.7\n";
+                     "  sums: 0.7\n"
+                     "  gather: 0.4\n";
 
 std::string written(const crl_machine &machine) {
     char *text = nullptr;
@@ -80,6 +81,7 @@ TEST(RunMachine, EveryKeyReachesItsNumber) {
     EXPECT_EQ(m.forward_overlap, 0.1);
     EXPECT_EQ(m.backward_overlap, 0.2);
     EXPECT_EQ(m.sum_overlap, 0.7);
+    EXPECT_EQ(m.gather_overlap, 0.4);
     crl_machine_file_fini(&file);
 }
 

@@ -15,8 +15,8 @@ static crl_status choose(crl_settings **out, char *said, const crl_cli *cli, crl
     crl_cli_search search = {0};
     crl_status status = CRL_STATUS_OK;
     int index = 0;
-    CRL_TRY_OUT(crl_cli_search_run(&search, cli, args, settings, &config));
-    CRL_TRY_OUT(crl_cli_search_take(out, &index, cli, args, sets, &search));
+    CRL_TRY_OUT(crl_cli_search_init(&search, cli, args, settings, &config));
+    CRL_TRY_OUT(crl_cli_search_settle(&search, out, &index, cli, args, sets));
     snprintf(said, CRL_CLI_CHOICE_BYTES, "layout auto: %s for %d ranks",
              crl_cli_found(layout, &search.search->found[index]), ranks);
 out:

@@ -154,38 +154,47 @@ static crl_status pin(crl_search_request *r, const crl_settings *settings) {
     return CRL_STATUS_OK;
 }
 
-static crl_status prepare(crl_cli_search *s, crl_search_request *r, const crl_cli *cli,
-                          const crl_cli_search_config *config) {
-    CRL_TRY(take_machine(s, config));
-    CRL_TRY(take_profiles(s, cli, config));
+double crl_cli_search_limit(const crl_cli_search *search) {
+    const double own = (double)search->settings->parallel.memory_limit_bytes;
+    return own > 0 ? own : search->machine.memory_bytes;
+}
+
+static crl_status fill_request(crl_cli_search *s, const crl_cli *cli,
+                               const crl_cli_search_config *config) {
     const void *found = NULL;
     if (given(config->schedule))
         CRL_TRY(
             crl_registry_find(&found, cli->registries->schedules, "schedule", config->schedule));
-    *r =
-        (crl_search_request){.profile = (const crl_profile *const *)s->profiles.item,
-                             .profiles = s->profiles.count,
-                             .machine = &s->machine,
-                             .predict = crl_predict,
-                             .schedules = cli->registries->schedules,
-                             .devices = s->devices,
-                             .global_batch = s->settings->train.global_batch,
-                             .memory_limit_bytes = (double)s->settings->parallel.memory_limit_bytes,
-                             .schedule = found ? config->schedule : NULL,
-                             .positions = (int)config->positions,
-                             .lanes = (int)s->settings->lanes};
-    return config->pinned ? pin(r, s->settings) : CRL_STATUS_OK;
+    s->request = (crl_search_request){.profile = (const crl_profile *const *)s->profiles.item,
+                                      .profiles = s->profiles.count,
+                                      .machine = &s->machine,
+                                      .predict = crl_predict,
+                                      .schedules = cli->registries->schedules,
+                                      .devices = s->devices,
+                                      .global_batch = s->settings->train.global_batch,
+                                      .schedule = found ? config->schedule : NULL,
+                                      .positions = (int)config->positions,
+                                      .lanes = (int)s->settings->lanes};
+    return config->pinned ? pin(&s->request, s->settings) : CRL_STATUS_OK;
 }
 
-crl_status crl_cli_search_run(crl_cli_search *out, const crl_cli *cli, crl_cli_args *args,
-                              const crl_settings *settings, const crl_cli_search_config *config) {
+crl_status crl_cli_search_init(crl_cli_search *out, const crl_cli *cli, crl_cli_args *args,
+                               const crl_settings *settings, const crl_cli_search_config *config) {
     const int otherwise = args->exit_code;
-    crl_search_request request;
     out->settings = settings;
     args->exit_code = CRL_EXIT_USAGE;
-    CRL_TRY(prepare(out, &request, cli, config));
+    CRL_TRY(take_machine(out, config));
+    CRL_TRY(take_profiles(out, cli, config));
+    CRL_TRY(fill_request(out, cli, config));
     args->exit_code = otherwise;
-    return crl_search_layouts(&out->search, &request);
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_cli_search_run(crl_cli_search *search, double share) {
+    crl_search_destroy(search->search);
+    search->search = NULL;
+    search->request.memory_limit_bytes = share * crl_cli_search_limit(search);
+    return crl_search_layouts(&search->search, &search->request);
 }
 
 void crl_cli_search_fini(crl_cli_search *search) {

@@ -25,24 +25,35 @@ typedef struct crl_cli_search {
     crl_profile_list profiles;
     const crl_settings *settings; /* lent */
     int devices;
+    crl_search_request request; /* of the above */
     crl_search *search;
 } crl_cli_search;
 
-/* Searches. A wrong file or option is a usage error; UNSUPPORTED: nothing fits. */
-CRL_NODISCARD crl_status crl_cli_search_run(crl_cli_search *out, const crl_cli *cli,
-                                            crl_cli_args *args, const crl_settings *settings,
-                                            const crl_cli_search_config *config);
+/* Reads what a search needs. A wrong file or option is a usage error. */
+CRL_NODISCARD crl_status crl_cli_search_init(crl_cli_search *out, const crl_cli *cli,
+                                             crl_cli_args *args, const crl_settings *settings,
+                                             const crl_cli_search_config *config);
+/* What a device has: the settings' memory limit, or the machine's memory; 0: no limit. */
+double crl_cli_search_limit(const crl_cli_search *search);
+/* Searches within that share of the limit. UNSUPPORTED: nothing fits. */
+CRL_NODISCARD crl_status crl_cli_search_run(crl_cli_search *search, double share);
 /* One that is all zero is fine. */
 void crl_cli_search_fini(crl_cli_search *search);
 
-/* Adds to `sets` what a found layout says of the config, "section.key=value" each. NOMEM. */
+/* Adds to `sets` what a found layout says of the config, "section.key=value" each. `lanes` are
+ * those the config gives; 0: none. NOMEM. */
 CRL_NODISCARD crl_status crl_cli_search_sets(crl_text_list *sets, crl_arena *arena,
-                                             const crl_found *found);
+                                             const crl_found *found, int64_t lanes);
 /* The first found layout whose reservation keeps the memory limit of the settings or of the
  * machine, to the byte: its settings, `sets` before those it makes. `index` may be NULL. */
 CRL_NODISCARD crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cli,
                                              crl_cli_args *args, const crl_text_list *sets,
                                              const crl_cli_search *search);
+/* Searches until a layout can be taken: within smaller shares of the limit where what is reserved
+ * turns out to be more than predicted. */
+CRL_NODISCARD crl_status crl_cli_search_settle(crl_cli_search *search, crl_settings **taken,
+                                               int *index, const crl_cli *cli, crl_cli_args *args,
+                                               const crl_text_list *sets);
 /* "pipeline 2 x data 2, zb-h1, micro-batch 4, 4 lanes" */
 enum { CRL_CLI_FOUND_BYTES = 256 };
 const char *crl_cli_found(char text[CRL_CLI_FOUND_BYTES], const crl_found *found);

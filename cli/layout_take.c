@@ -6,6 +6,7 @@
 #include "cli/layout_search_internal.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,8 @@ static crl_status add_cuts(crl_text_list *sets, crl_arena *arena, const crl_foun
     return add(sets, arena, modes.text);
 }
 
-crl_status crl_cli_search_sets(crl_text_list *sets, crl_arena *arena, const crl_found *found) {
+crl_status crl_cli_search_sets(crl_text_list *sets, crl_arena *arena, const crl_found *found,
+                               int64_t lanes) {
     const crl_hybrid *layout = &found->layout;
     char item[96];
     const struct {
@@ -67,7 +69,7 @@ crl_status crl_cli_search_sets(crl_text_list *sets, crl_arena *arena, const crl_
                    {"parallel.virtual_stages", layout->stages / layout->positions},
                    {"parallel.group", layout->group},
                    {"train.micro_batch", found->profile->micro_batch},
-                   {"numerics.lanes", layout->lanes}};
+                   {"numerics.lanes", lanes > 0 ? lanes : layout->lanes}};
     CRL_TRY(add(sets, arena, "parallel.layout=given"));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         snprintf(item, sizeof item, "%s=%lld", numbers[i].key, numbers[i].value);
@@ -110,11 +112,11 @@ static crl_status most_bytes(double *out, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
-/* `limit` 0: nobody asks. */
+/* `limit` 0: nobody asks. INFINITY: it does not come so far as to be reserved. */
 static crl_status reservation(double *out, double limit, const crl_cli *cli, crl_cli_args *args,
                               const crl_settings *settings) {
     crl_layout *layout = NULL;
-    *out = 0;
+    *out = limit > 0 ? INFINITY : 0;
     if (limit == 0)
         return CRL_STATUS_OK;
     CRL_TRY(crl_cli_layout(&layout, cli, args, settings, NULL));
@@ -123,17 +125,28 @@ static crl_status reservation(double *out, double limit, const crl_cli *cli, crl
     return status;
 }
 
+static crl_status too_much(double fewest, double limit) {
+    char least[32], most[32];
+    crl_cli_bytes(most, limit);
+    if (isinf(fewest))
+        return CRL_FAIL(UNSUPPORTED, "plan: none of the layouts found fits in %s on a device",
+                        most);
+    return CRL_FAIL(UNSUPPORTED,
+                    "plan: the layouts found reserve %s on a device or more, it has %s",
+                    crl_cli_bytes(least, fewest), most);
+}
+
 crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cli,
                                crl_cli_args *args, const crl_text_list *sets,
                                const crl_cli_search *search) {
-    char least[32], most[32];
-    double bytes = 0, fewest = 0;
-    const double own = (double)search->settings->parallel.memory_limit_bytes;
-    const double limit = own > 0 ? own : search->machine.memory_bytes;
+    const double limit = crl_cli_search_limit(search);
+    double fewest = INFINITY;
     for (int i = 0; i < search->search->count; i++) {
         crl_text_list all = *sets;
         crl_settings *settings = NULL;
-        CRL_TRY(crl_cli_search_sets(&all, &args->arena, &search->search->found[i]));
+        double bytes = INFINITY;
+        CRL_TRY(crl_cli_search_sets(&all, &args->arena, &search->search->found[i],
+                                    search->settings->lanes));
         CRL_TRY(crl_cli_settings(&settings, cli, args, &all));
         const crl_status status = reservation(&bytes, limit, cli, args, settings);
         if (status == CRL_STATUS_OK && bytes <= limit) {
@@ -143,12 +156,30 @@ crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cl
             return CRL_STATUS_OK;
         }
         crl_settings_destroy(settings);
-        CRL_TRY(status);
-        fewest = fewest == 0 || bytes < fewest ? bytes : fewest;
+        if (status != CRL_STATUS_UNSUPPORTED) /* a partitioner's: it does not fit */
+            CRL_TRY(status);
+        fewest = bytes < fewest ? bytes : fewest;
     }
-    return CRL_FAIL(UNSUPPORTED,
-                    "plan: the layouts found reserve %s on a device or more, it has %s",
-                    crl_cli_bytes(least, fewest), crl_cli_bytes(most, limit));
+    return too_much(fewest, limit);
+}
+
+crl_status crl_cli_search_settle(crl_cli_search *search, crl_settings **taken, int *index,
+                                 const crl_cli *cli, crl_cli_args *args,
+                                 const crl_text_list *sets) {
+    static const double shares[] = {1, 0.85, 0.7, 0.55, 0.4};
+    crl_status status = CRL_STATUS_OK;
+    crl_error first;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        status = crl_cli_search_run(search, shares[i]);
+        if (status == CRL_STATUS_OK)
+            status = crl_cli_search_take(taken, index, cli, args, sets, search);
+        if (status != CRL_STATUS_UNSUPPORTED)
+            return status;
+        if (i == 0)
+            first = *crl_error_get();
+    }
+    crl_error_set(&first);
+    return status;
 }
 
 static bool is_plain(const char *text) {

@@ -181,22 +181,12 @@ static bool asks_for_search(const plan_options *o) {
            o->micro_batches.count > 0 || o->schedule[0] || o->pipeline > 0;
 }
 
-static crl_status write_best(const crl_cli *cli, crl_cli_args *args, const crl_cli_search *search) {
-    const plan_options *o = args->options;
-    crl_settings *settings = NULL;
-    int index = 0;
-    CRL_TRY(crl_cli_search_take(&settings, &index, cli, args, &o->sets, search));
-    const crl_status status = crl_cli_write_config(settings, o->write);
-    if (status == CRL_STATUS_OK)
-        printf("\nlayout %d is written to %s\n", index + 1, o->write);
-    crl_settings_destroy(settings);
-    return status;
-}
-
 static crl_status search(const crl_cli *cli, crl_cli_args *args, const crl_settings *settings) {
     const plan_options *o = args->options;
     crl_status status = CRL_STATUS_OK;
     crl_cli_search search = {0};
+    crl_settings *taken = NULL;
+    int index = 0;
     const crl_cli_search_config config = {.machine = o->machine,
                                           .profile = o->profile,
                                           .devices = (int)o->devices,
@@ -204,11 +194,18 @@ static crl_status search(const crl_cli *cli, crl_cli_args *args, const crl_setti
                                           .micro_batches = o->micro_batches,
                                           .schedule = o->schedule,
                                           .positions = o->pipeline};
-    CRL_TRY_OUT(crl_cli_search_run(&search, cli, args, settings, &config));
+    CRL_TRY_OUT(crl_cli_search_init(&search, cli, args, settings, &config));
+    if (o->write[0]) {
+        CRL_TRY_OUT(crl_cli_search_settle(&search, &taken, &index, cli, args, &o->sets));
+        CRL_TRY_OUT(crl_cli_write_config(taken, o->write));
+    } else {
+        CRL_TRY_OUT(crl_cli_search_run(&search, 1));
+    }
     crl_cli_search_print(&search);
-    if (o->write[0])
-        CRL_TRY_OUT(write_best(cli, args, &search));
+    if (taken)
+        printf("\nlayout %d is written to %s\n", index + 1, o->write);
 out:
+    crl_settings_destroy(taken);
     crl_cli_search_fini(&search);
     return status;
 }

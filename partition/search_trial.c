@@ -102,13 +102,15 @@ static bool recompute_more(const search_trial *trial, attempt *self) {
     return any;
 }
 
+/* The same devices and cuts, and no difference that anybody would see: what is recomputed where
+ * nothing is lost, schedules that come to the same order. */
 static bool same(const crl_found *found, const attempt *self) {
     const crl_hybrid *a = &found->layout, *b = &self->layout;
     return a->pipelines == b->pipelines && a->positions == b->positions && a->stages == b->stages &&
-           a->schedule == b->schedule && a->group == b->group && a->widths == b->widths &&
-           found->profile == self->profile &&
-           memcmp(a->first, b->first, (size_t)a->stages * sizeof *a->first) == 0 &&
-           memcmp(a->recompute, b->recompute, (size_t)a->stages) == 0;
+           a->widths == b->widths && found->profile == self->profile &&
+           found->prediction.step_s == self->prediction.step_s &&
+           found->prediction.peak_bytes == self->prediction.peak_bytes &&
+           memcmp(a->first, b->first, (size_t)a->stages * sizeof *a->first) == 0;
 }
 
 /* Copies an attempt's arrays to where they stay. */

@@ -86,15 +86,24 @@ double crl_transformer_flops(const crl_transformer *model, double samples, int m
     return z.layers * (3 * (dense + attention) + again) + 3 * head;
 }
 
+/* Bytes that the tensor group divides: 8 for attention, 16 for an MLP of 4 C, in x; as inputs of
+ * the products they are kept from forward, as many are held for the weights. */
+static double split_of(const transformer_sizes *z) {
+    return 8 + 4 * z->feed_forward / z->hidden;
+}
+
+double crl_transformer_layer_held_bytes(const crl_transformer *model) {
+    const transformer_sizes z = crl_transformer_sizes(model);
+    return z.activity * (8 / z.norm + split_of(&z) / z.tensor) * z.element_bytes / 2;
+}
+
 double crl_transformer_layer_kept_bytes(const crl_transformer *model, int mode) {
     const transformer_sizes z = crl_transformer_sizes(model);
     const double scale = z.element_bytes / 2;
     if (mode == CRL_RECOMPUTE_FULL) {
         return 2 * z.activity * scale;
     }
-    /* Inputs of the products inside the split part: 8 for attention, 16 for an MLP of 4 C. */
-    const double split = 8 + 4 * z.feed_forward / z.hidden;
-    const double linear = z.activity * (10 / z.norm + split / z.tensor);
+    const double linear = z.activity * (10 / z.norm + split_of(&z) / z.tensor);
     const bool keeps_scores = mode == CRL_RECOMPUTE_NONE && !model->fused_attention;
     return (linear + (keeps_scores ? 5 * z.scores : 0)) * scale;
 }

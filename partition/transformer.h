@@ -41,6 +41,9 @@ double crl_transformer_parameters(const crl_transformer *model);
 double crl_transformer_flops(const crl_transformer *model, double samples, int mode);
 /* Bytes one layer keeps of a micro-batch on a device, by mode [korthikanti22] table 2. */
 double crl_transformer_layer_kept_bytes(const crl_transformer *model, int mode);
+/* Bytes its weight gradients still need when its input gradients are made: inputs of the products
+ * and gradients of their results, 32 sbh undivided [qi23] §2. */
+double crl_transformer_layer_held_bytes(const crl_transformer *model);
 
 /* Seconds of one layer and a micro-batch on a device. */
 typedef struct crl_transformer_times {

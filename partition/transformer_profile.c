@@ -44,6 +44,7 @@ static void fill_layer(crl_profile_unit *unit, const transformer_sizes *z,
     for (int mode = 0; mode < CRL_RECOMPUTES; mode++) {
         unit->kept_bytes[mode] = crl_transformer_layer_kept_bytes(model, mode);
     }
+    unit->held_bytes = crl_transformer_layer_held_bytes(model);
     unit->workspace_bytes = crl_transformer_layer_kept_bytes(model, CRL_RECOMPUTE_NONE);
     set_parameters(unit, z, machine, crl_transformer_layer_parameters(model));
 }

@@ -63,7 +63,7 @@ void fill(crl_profile_unit *unit, const Partitioned &at, int part, double sample
     unit->workspace_bytes = samples * (model.partition_bytes + model.sample_bytes / at.parts);
     unit->state_bytes = model.state_bytes / at.parts;
     unit->update_s =
-        at.steps ? (model.step / at.parts + (part == 0 ? model.single : 0)) * sample_s : 1e-9;
+        (at.steps ? (model.step / at.parts + (part == 0 ? model.single : 0)) * sample_s : 0) + 1e-9;
 }
 
 /* A step of `batch` samples, in micro-batches of equal parts of it. */

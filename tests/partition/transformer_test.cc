@@ -81,6 +81,17 @@ TEST(PartitionTransformer, KeepsWhatThePublishedTableSays) {
     EXPECT_DOUBLE_EQ(crl_transformer_layer_kept_bytes(&model, CRL_RECOMPUTE_FULL), 2 * sbh);
 }
 
+/* [qi23] §2: 32 sbh for the weight half. */
+TEST(PartitionTransformer, HoldsThePublishedBytesForTheWeights) {
+    crl_transformer model = gpt(64, 6144, 48, 1);
+    const double sbh = 2048.0 * 6144;
+    EXPECT_DOUBLE_EQ(crl_transformer_layer_held_bytes(&model), 32 * sbh);
+    model.tensor = 8;
+    EXPECT_DOUBLE_EQ(crl_transformer_layer_held_bytes(&model), (8 + 3) * sbh);
+    model.sequence_parallel = true;
+    EXPECT_DOUBLE_EQ(crl_transformer_layer_held_bytes(&model), 4 * sbh);
+}
+
 /* §5 there: selective recomputation saves 70 % of GPT-3's activations and 65 % of MT-NLG's. */
 TEST(PartitionTransformer, SelectiveSavesThePublishedShare) {
     const struct {

@@ -5,11 +5,13 @@
  * stage per position, or two on a V, p and 2P-p-1, where the last stage meets the first [qi24].
  * Refuses more stages, and limits that one micro-batch exceeds.
  *
- *       0 | 0F0 0F1 0F2 .. 3F0 .. 3I0 ..        P = 2 on a V: stages 1 and 2 are neighbours on
- *       1 | ..  1F0 2F0 2I0 1I0 ..              one position, so no message lies between them
+ *       0 | 0F0 0F1 0F2 3F0 3I0 3F1 3I1 0I0 3W0 0I1 0W0 3F2 3I2 3W1 0W1 0I2 0W2 3W2
+ *       1 | ..  1F0 2F0 1F1 2F1 2I0 1I0 2I1 1I1 1F2 2F2 1W0 2W0 2I2 1I2 1W1 2W1 1W2 2W2
  *
- * cost card, without costs: bubble i/(3VM+i) with V = S/P, i = P-1 + max(0, P-M), at most · peak
- * activations of a stage min(2VP, M), at most · messages 2(S-V)M
+ * It tries what it knows and takes the best: an order for these costs has no formula.
+ *
+ * cost card, without costs: bubble i/(3VM+i) with V = S/P, i = P-1 + max(0, P-M), on a V
+ * P-1 + max(0, 2(P-M), 4(P-M)-P), at most · peak activations of a stage min(2VP, M), at most · messages 2(S-V)M
  */
 #include "schedules/list_internal.h"
 

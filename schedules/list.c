@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Follows one policy: the server that is free first decides what it does next, in the order of
- * time, until all is done. Knows no best policy; refuses nothing: a problem that has been accepted
- * ends.
+ * time, until all is done. Refuses nothing: a problem that has been accepted ends. Knows no best
+ * policy.
  *
- *     free server: an I or F that can start? ── both: the policy's choice
- *                        │ none             └─ an F, an I about to come: wait within the budget
- *                  a W that is due? ── F or I about to come: wait within the budget
- *                        │ none
- *                  sleep until the first input arrives
+ *     an F or I can start?  both: by the policy's order; an F: unless an I comes so soon that it
+ *            | no           would be late, and the target leaves time to wait for it
+ *     a W is due?           unless an F or I comes that soon
+ *            | no
+ *     sleep until an input arrives
  *
  * What memory allows is decided here: an F starts only when its server keeps room for all that has
  * been begun to end (problem.reserve), a W goes first when an I needs its room.

@@ -203,3 +203,24 @@ TEST(SchedulesList, RefusesToTimeWhatMemoryDoesNotHold) {
     EXPECT_TRUE(crl_list_time(&timer, &sequence, LIST_GOAL_MAKESPAN));
     crl_list_timer_fini(&timer);
 }
+
+TEST(SchedulesList, EveryFailedAllocationIsReportedAndCleanedUp) {
+    std::mt19937 random(3);
+    case_of item;
+    draw(&item, &random);
+    crl_alloc_watch watch = {};
+    crl_alloc_watch *before = crl_alloc_attach(&watch);
+    crl_status status = CRL_STATUS_NOMEM;
+    int failed = 0;
+    for (; status == CRL_STATUS_NOMEM && failed < 1000; failed++) {
+        crl_program *out = nullptr;
+        watch.fail_at = failed + 1;
+        status = crl_schedule_auto.build(&out, &item.request);
+        EXPECT_EQ(out == nullptr, status != CRL_STATUS_OK);
+        crl_program_destroy(out);
+        EXPECT_EQ(watch.live_bytes, 0) << "allocation " << failed + 1;
+    }
+    crl_alloc_attach(before);
+    EXPECT_EQ(status, CRL_STATUS_OK) << crl_error_message();
+    EXPECT_GT(failed, 30);
+}

@@ -21,7 +21,7 @@
 
 enum { POLISHED = 10 };
 
-static const int64_t usual_actions = 12000000;
+static const int64_t usual_actions = 8000000;
 
 static crl_status check(const crl_search_request *r) {
     if (r->profiles < 1 || !r->predict || !r->machine || !r->schedules || r->global_batch < 1) {
@@ -49,7 +49,7 @@ static crl_status check(const crl_search_request *r) {
 static crl_status try_all(search_trial *trial, const search_list *list, bool any) {
     const crl_search *search = trial->search;
     const int64_t reserve = trial->actions / 5; /* for moving cuts */
-    trial->effort = trial->actions / 3;
+    trial->effort = trial->actions / 6;
     for (int i = 0; i < list->count && trial->actions > reserve; i++) {
         const bool full = search->count == CRL_SEARCH_KEEPS;
         if (full && list->item[i].bound_s >= search->found[search->count - 1].prediction.step_s) {

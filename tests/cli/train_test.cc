@@ -175,7 +175,7 @@ TEST_F(CliTrain, EvalWithoutACheckpointIsOneLine) {
 TEST_F(CliTrain, PlanShowsStagesMemoryAndPicture) {
     const auto result = carole({"plan", config, "--nodes"});
     ASSERT_EQ(result.code, 0) << result.err;
-    for (const char *text : {"2 pipeline x 1 data = 2 ranks", "stage ", "weights", "optimizer",
+    for (const char *text : {"2 x 1 = 2 ranks", "stage ", "weights", "optimizer",
                              "predicted bubble", "F0", "fc1", "parameters"})
         EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
 }

@@ -4,9 +4,9 @@
  * node are medians over rounds. Their sum misses what goes on between nodes and what single rounds
  * take longer, so all are scaled to the median time that whole rounds were computing.
  *
- *     whole   F0 F1 F2 F3 B0 B1 B2 B3
- *     split   F0 F1 F2 F3 I0 I1 W0 I2 W1 I3 W2 W3     weight gradients come late, as in schedules
- *                                                     that fill bubbles with them
+ *     whole   F0 F1 B0 F2 B1 F3 B2 B3                  a few in flight, as on most positions
+ *     split   F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3      weight gradients come late, as in schedules
+ *                                                      that fill bubbles with them
  */
 #include <string.h>
 
@@ -17,29 +17,28 @@
 #include "engine/run/measure_internal.h"
 #include "engine/run/update.h"
 
-static crl_status append_forward(crl_program *program, int micro_batches) {
-    for (int m = 0; m < micro_batches; m++) {
-        CRL_TRY(crl_program_append(program, 0, CRL_ACTION_FORWARD, 0, m));
-    }
-    return CRL_STATUS_OK;
-}
-
 static crl_status append_whole(crl_program *program, int micro_batches) {
-    CRL_TRY(append_forward(program, micro_batches));
-    for (int m = 0; m < micro_batches; m++) {
-        CRL_TRY(crl_program_append(program, 0, CRL_ACTION_BACKWARD, 0, m));
+    for (int m = 0; m <= micro_batches; m++) {
+        if (m < micro_batches) {
+            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_FORWARD, 0, m));
+        }
+        if (m > 0) {
+            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_BACKWARD, 0, m - 1));
+        }
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status append_split(crl_program *program, int micro_batches) {
-    CRL_TRY(append_forward(program, micro_batches));
-    for (int m = 0; m <= micro_batches; m++) {
+    for (int m = 0; m <= micro_batches + 1; m++) {
         if (m < micro_batches) {
-            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_INPUT, 0, m));
+            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_FORWARD, 0, m));
         }
-        if (m > 0) {
-            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_WEIGHT, 0, m - 1));
+        if (m > 0 && m <= micro_batches) {
+            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_INPUT, 0, m - 1));
+        }
+        if (m > 1) {
+            CRL_TRY(crl_program_append(program, 0, CRL_ACTION_WEIGHT, 0, m - 2));
         }
     }
     return CRL_STATUS_OK;
@@ -71,9 +70,9 @@ static double no_bubble(const crl_schedule_request *request) {
     return 0;
 }
 
-static int all_in_flight(const crl_schedule_request *request, int stage) {
+static int two_in_flight(const crl_schedule_request *request, int stage) {
     (void)stage;
-    return request->micro_batches;
+    return request->micro_batches < 2 ? request->micro_batches : 2;
 }
 
 static const crl_schedule schedule_whole = {.name = "whole",
@@ -82,14 +81,14 @@ static const crl_schedule schedule_whole = {.name = "whole",
                                             .most_virtual = 1,
                                             .build = build_whole,
                                             .bubble = no_bubble,
-                                            .peak_activations = all_in_flight};
+                                            .peak_activations = two_in_flight};
 static const crl_schedule schedule_split = {.name = "split",
                                             .help = "measured: backward in halves",
                                             .least_virtual = 1,
                                             .most_virtual = 1,
                                             .build = build_split,
                                             .bubble = no_bubble,
-                                            .peak_activations = all_in_flight};
+                                            .peak_activations = two_in_flight};
 static const void *const schedules[] = {&schedule_whole, &schedule_split, NULL};
 
 /* One rank's rounds of one program. */

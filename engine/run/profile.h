@@ -3,8 +3,8 @@
  * Measured costs. Every rank runs the whole model by itself, all ranks at the same time, so that
  * what they share (memory, caches, clock rates) is in the numbers:
  *
- *     rank 0   F0 F1 F2 F3 B0 B1 B2 B3 | add | norm, update      the times of every node by phase
- *     rank 1   F0 F1 F2 F3 B0 B1 B2 B3 | add | norm, update      are medians over rounds, averaged
+ *     rank 0   F0 F1 B0 F2 B1 F3 B2 B3 | add | norm, update      the times of every node by phase
+ *     rank 1   F0 F1 B0 F2 B1 F3 B2 B3 | add | norm, update      are medians over rounds, averaged
  *              ^ barrier               ^     ^                   over ranks
  *
  * once with whole backwards and once with I and W apart;

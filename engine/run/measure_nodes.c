@@ -17,6 +17,9 @@
 #include "engine/run/measure_internal.h"
 #include "engine/run/update.h"
 
+enum { LEAST_ROUNDS = 3 };
+static const int64_t enough_ns = 20000000000;
+
 static crl_status append_whole(crl_program *program, int micro_batches) {
     for (int m = 0; m <= micro_batches; m++) {
         if (m < micro_batches) {
@@ -94,6 +97,7 @@ static const void *const schedules[] = {&schedule_whole, &schedule_split, NULL};
 /* One rank's rounds of one program. */
 typedef struct rounds {
     const crl_measure_config *config;
+    int count; /* of rounds: at most config->rounds */
     const crl_group *all;
     crl_settings settings;
     crl_registries registries; /* with the schedules above */
@@ -217,11 +221,11 @@ static crl_status run_round(rounds *m, int round) {
 
 /* Medians over rounds, scaled to whole rounds; then the average over ranks. (rows) */
 static crl_status summarize(const rounds *m, double *out_s) {
-    const int count = m->config->rounds;
+    const size_t stride = (size_t)m->config->rounds;
     const size_t rows = all_rows(m), nodes = node_rows(m);
     double nodes_s = 0;
     for (size_t i = 0; i < rows; i++) {
-        out_s[i] = crl_measure_median(m->sample_s + i * (size_t)count, count);
+        out_s[i] = crl_measure_median(m->sample_s + i * stride, m->count);
         nodes_s += i < nodes ? out_s[i] : 0;
     }
     for (size_t i = 0; i < nodes && nodes_s > 0; i++) {
@@ -239,6 +243,16 @@ static crl_status summarize(const rounds *m, double *out_s) {
     return CRL_STATUS_OK;
 }
 
+/* The round that warms up; large models then make fewer than was asked for. */
+static crl_status warm_up(rounds *m) {
+    const int64_t begin_ns = crl_clock_ns();
+    CRL_TRY(run_round(m, -1));
+    const int64_t fit = enough_ns / (crl_clock_ns() - begin_ns + 1);
+    m->count = fit < LEAST_ROUNDS ? LEAST_ROUNDS : fit < 1000 ? (int)fit : 1000;
+    m->count = m->count < m->config->rounds ? m->count : m->config->rounds;
+    return crl_broadcast(m->all, 0, &m->count, sizeof m->count);
+}
+
 crl_status crl_measure_nodes(double *out_s, const crl_measure_config *config, bool split,
                              const crl_group *all) {
     crl_status status = CRL_STATUS_OK;
@@ -249,7 +263,8 @@ crl_status crl_measure_nodes(double *out_s, const crl_measure_config *config, bo
     m.settings.train.profile = false;
     m.settings.train.global_batch = m.settings.train.micro_batch * config->micro_batches;
     CRL_TRY_OUT(begin(&m));
-    for (int r = -1; r < config->rounds; r++) {
+    CRL_TRY_OUT(warm_up(&m));
+    for (int r = 0; r < m.count; r++) {
         CRL_TRY_OUT(run_round(&m, r));
     }
     CRL_TRY_OUT(summarize(&m, out_s));

@@ -41,7 +41,7 @@ typedef struct crl_measure_config {
     const crl_registries *registries;
     int ranks;         /* at the same time; with transport mpi, the processes of the job */
     int micro_batches; /* of a round; 0: 4 */
-    int rounds;        /* after one that warms up; 0: 7 */
+    int rounds;        /* at most, after one that warms up; 3 where they take long; 0: 7 */
     bool split;        /* backward in halves, too */
 } crl_measure_config;
 

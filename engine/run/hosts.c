@@ -37,3 +37,16 @@ out:
     crl_free(all);
     return status;
 }
+
+crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm, size_t bytes) {
+    crl_host_numbers hosts;
+    const int64_t physical = crl_memory_physical_bytes();
+    CRL_TRY(crl_hosts_gather(&hosts, comm, (int64_t)bytes));
+    if (physical > 0 && hosts.sum_here > physical) {
+        return CRL_FAIL(
+            NOMEM, "memory: the %d ranks on this machine reserve %.1f GiB, it has %.1f GiB",
+            hosts.ranks_here, (double)hosts.sum_here / (1 << 30), (double)physical / (1 << 30));
+    }
+    *out_most = hosts.largest;
+    return CRL_STATUS_OK;
+}

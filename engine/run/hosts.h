@@ -17,6 +17,11 @@ typedef struct crl_host_numbers {
 /* Collective: all ranks. Blocking. Each gives one number, 0 or more. */
 CRL_NODISCARD crl_status crl_hosts_gather(crl_host_numbers *out, crl_comm *comm, int64_t number);
 
+/* Collective: all ranks. Blocking. Before each reserves `bytes`: NOMEM when those on one machine
+ * want more than it has, since they would be killed without a word once they touch it. `out_most`:
+ * of the rank that wants the most. */
+CRL_NODISCARD crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -132,6 +132,7 @@ static crl_status set_threads(const rounds *m) {
 
 static crl_status begin(rounds *m) {
     size_t largest = 0;
+    int64_t most = 0;
     const size_t micro_batches = (size_t)m->config->micro_batches;
     CRL_TRY(set_threads(m));
     CRL_TRY(crl_layout_create(&m->layout, &m->settings, &m->registries, NULL));
@@ -142,6 +143,7 @@ static crl_status begin(rounds *m) {
         }
     }
     CRL_TRY(crl_rank_create(&m->rank, m->layout, 0, true));
+    CRL_TRY(crl_hosts_reserve(&most, m->all->comm, m->rank->memory.total_bytes));
     CRL_TRY(crl_rank_bind(m->rank, m->all->comm));
     CRL_TRY(crl_params_init(m->rank->params, (uint64_t)m->settings.train.seed));
     CRL_TRY(crl_alloc(&m->zeros, largest * micro_batches, 1));

@@ -44,20 +44,6 @@ static crl_status measure_costs(crl_session *s, double **out) {
     return CRL_STATUS_OK;
 }
 
-/* More than the machine has would be killed without a word once it is touched. */
-static crl_status check_machine(crl_session *s) {
-    crl_host_numbers hosts;
-    const int64_t physical = crl_memory_physical_bytes();
-    CRL_TRY(crl_hosts_gather(&hosts, s->comm, (int64_t)s->rank->memory.total_bytes));
-    s->peak_bytes = hosts.largest;
-    if (physical > 0 && hosts.sum_here > physical) {
-        return CRL_FAIL(
-            NOMEM, "memory: the %d ranks on this machine reserve %.1f GiB, it has %.1f GiB",
-            hosts.ranks_here, (double)hosts.sum_here / (1 << 30), (double)physical / (1 << 30));
-    }
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_session_open(crl_session *s, const crl_settings *settings,
                             const crl_registries *registries, crl_comm *comm, bool training) {
     crl_status status = CRL_STATUS_OK;
@@ -71,7 +57,7 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     CRL_TRY_OUT(crl_mesh_check(&s->layout->mesh, comm->ranks));
     CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training));
     CRL_TRY_OUT(crl_layout_memory_fits(s->layout, &s->rank->memory));
-    CRL_TRY_OUT(check_machine(s));
+    CRL_TRY_OUT(crl_hosts_reserve(&s->peak_bytes, comm, s->rank->memory.total_bytes));
     CRL_TRY_OUT(crl_rank_bind(s->rank, comm));
     CRL_TRY_OUT(crl_stepper_init(&s->stepper, s->rank, comm));
     CRL_TRY_OUT(crl_params_init(s->rank->params, (uint64_t)settings->train.seed));

@@ -89,6 +89,8 @@ TEST_F(CliProfile, RefusalsAreOneLine) {
                    "/nonexistent: no such file");
     expect_failure(carole(Words({"--counted", "--out", "/nonexistent/profile"})), 1,
                    "/nonexistent/profile: ");
+    expect_failure(carole(Words({"--ranks", "2", "--micro-batches", "5000000"})), 1,
+                   "memory: the 2 ranks on this machine reserve ");
     expect_failure(carole({"profile", "/nonexistent"}), 2, "/nonexistent: no such file");
 }
 

@@ -10,10 +10,12 @@
  *
  * It tries what it knows and takes the best: an order for these costs has no formula.
  *
- * cost card, without costs: bubble i/(3VM+i) with V = S/P, i = P-1 + max(0, P-M), on a V
- * P-1 + max(0, 2(P-M), 4(P-M)-P), at most · peak activations of a stage min(2VP, M), at most · messages 2(S-V)M
+ * cost card, without costs: bubble i/(3VM+i) with V = S/P and i = P-1 + max(0, P-M), on a V
+ * P-1 + max(0, 2(P-M), 4(P-M)-P), at most · peak activations of a stage min(2VP, M), at most ·
+ * messages 2(S-V)M
  */
 #include "schedules/list_internal.h"
+#include "schedules/v_shape_internal.h"
 
 extern const crl_schedule crl_schedule_auto, crl_schedule_1f1b, crl_schedule_zb_h1,
     crl_schedule_zb_h2, crl_schedule_zb_v, crl_schedule_v_half, crl_schedule_dualpipe_v;
@@ -26,11 +28,6 @@ static const crl_schedule *const KNOWN[] = {&crl_schedule_1f1b,
                                             &crl_schedule_dualpipe_v,
                                             NULL};
 static const list_recipe RECIPE = {.pipelines = 2, .goal = LIST_GOAL_MAKESPAN, .known = KNOWN};
-
-static int position(const crl_schedule_request *request, int stage) {
-    const int positions = request->positions;
-    return stage < positions ? stage : 2 * positions - 1 - stage;
-}
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
     return crl_list_build(out, &crl_schedule_auto, request, &RECIPE);
@@ -45,7 +42,7 @@ const crl_schedule crl_schedule_auto = {
     .help = "the shortest step found for measured times, within a memory limit",
     .least_virtual = 1,
     .most_virtual = 2,
-    .position = position,
+    .position = crl_v_shape_position,
     .effort = 100,
     .build = build,
     .bubble = crl_list_bubble,

@@ -17,7 +17,7 @@
 
 #include "engine/ir/schedule.h"
 
-enum { SWEEP_POINTS = 24, MOST_CURVES = 3 };
+enum { SWEEP_POINTS = 16, MOST_CURVES = 3 };
 
 typedef struct compare_options {
     const char *svg, *sweep;

@@ -82,15 +82,6 @@ CRL_NODISCARD crl_status crl_allreduce_wait(const crl_allreduce_algorithm *algor
                                             crl_allreduce *allreduce, crl_comm *comm,
                                             const char *what);
 
-/* Adds a finished lane to the stack of nodes and combines those that are siblings in the tree, as
- * left + right in left's memory. Lanes come in ascending order without gaps. When lane memory i
- * belongs to stack position i, `data` of the next lane is that of position *nodes. */
-CRL_NODISCARD crl_status crl_lane_push(crl_lane_node *node, int *nodes, int lane, float *data,
-                                       int64_t count, const crl_reduce_ops *reduce,
-                                       crl_stream *stream);
-/* Most nodes that lanes first..last-1 leave on the stack at any time (buffers needed). */
-int crl_lane_stack_depth(int first, int last);
-
 /* What follows is blocking. Collective: group. Fails as the messages of comm.h do. */
 
 /* Returns when all members have called it. */

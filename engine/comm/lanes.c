@@ -8,8 +8,8 @@
  *    /  \    /  \          A node is a left child when first % (2 count) == 0; it is combined with
  *   0    1  2    3         its right sibling as soon as that is complete, always as left + right.
  *
- * A stack of n nodes never needs more than log2(lanes) + 1 (from lane 0), at most 2 log2(lanes) in
- * general. Refuses gaps: a lane nobody has can only be at the end.
+ * From lane 0 on the stack never holds more than log2(lanes) + 1 nodes, from any other one about
+ * 2 log2(lanes). Refuses to know gaps: a lane nobody has can only be at the end.
  */
 #include "engine/comm/collective_internal.h"
 
@@ -29,44 +29,6 @@ crl_status crl_lane_push_node(crl_lane_node *node, int *nodes, crl_lane_node add
     }
     *nodes = top;
     return CRL_STATUS_OK;
-}
-
-crl_status crl_lane_push(crl_lane_node *node, int *nodes, int lane, float *data, int64_t count,
-                         const crl_reduce_ops *reduce, crl_stream *stream) {
-    if (*nodes >= CRL_MAX_LANE_NODES) {
-        return CRL_FAIL(INVALID, "lane %d: the stack holds %d nodes, at most %d fit", lane, *nodes,
-                        CRL_MAX_LANE_NODES);
-    }
-    if (*nodes > 0) {
-        const crl_lane_node *top = &node[*nodes - 1];
-        if (lane != top->first + top->count) {
-            return CRL_FAIL(INVALID, "lane %d: follows lane %d, expected %d", lane,
-                            top->first + top->count - 1, top->first + top->count);
-        }
-    }
-    const crl_lane_node added = {.first = lane, .count = 1, .data = data};
-    CRL_TRY(crl_lane_push_node(node, nodes, added, count, reduce, stream));
-    return CRL_STATUS_OK;
-}
-
-int crl_lane_stack_depth(int first, int last) {
-    int end[CRL_MAX_LANE_NODES * 2]; /* where the nodes of the stack end */
-    int nodes = 0, deepest = 0;
-    for (int lane = first; lane < last; lane++) {
-        end[nodes++] = lane + 1;
-        deepest = nodes > deepest ? nodes : deepest;
-        while (nodes >= 2) {
-            const int middle = end[nodes - 2];
-            const int begin = nodes >= 3 ? end[nodes - 3] : first;
-            const int count = middle - begin;
-            if (end[nodes - 1] - middle != count || begin % (2 * count) != 0) {
-                break;
-            }
-            end[nodes - 2] = end[nodes - 1];
-            nodes--;
-        }
-    }
-    return deepest;
 }
 
 int crl_lane_split(int first, int last, crl_lane_node *node) {

@@ -14,7 +14,7 @@
 #include "cli/builtins.h"
 #include "engine/base/alloc.h"
 #include "engine/base/thread.h"
-#include "engine/comm/collective.h"
+#include "engine/comm/collective_internal.h"
 #include "engine/kernels/kernels.h"
 
 static double median(std::vector<double> values) {
@@ -22,7 +22,9 @@ static double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-static int rounds_for(int64_t bytes) { return bytes <= 1 << 20 ? 41 : 9; }
+static int rounds_for(int64_t bytes) {
+    return bytes <= 1 << 20 ? 41 : 9;
+}
 
 /* Seconds of one all-reduce of `count` floats: the median over rounds on this rank. */
 static crl_status time_algorithm(crl_comm *comm, const crl_allreduce_algorithm *algorithm,
@@ -48,9 +50,9 @@ static crl_status time_algorithm(crl_comm *comm, const crl_allreduce_algorithm *
     std::vector<double> seconds;
     for (int round = 0; round < rounds_for(count * 4); round++) {
         crl_lane_node node[CRL_MAX_LANE_NODES];
-        int nodes = 0;
-        for (int lane = lanes[comm->rank]; lane < lanes[comm->rank + 1]; lane++) {
-            CRL_TRY(crl_lane_push(node, &nodes, lane, data.data(), 0, config.reduce, nullptr));
+        const int nodes = crl_lane_split(lanes[comm->rank], lanes[comm->rank + 1], node);
+        for (int i = 0; i < nodes; i++) {
+            node[i].data = data.data();
         }
         CRL_TRY(crl_barrier(&group));
         const int64_t begin = crl_clock_ns();

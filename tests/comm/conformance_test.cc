@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/comm/collective_internal.h"
+
 namespace comm_test {
 
 namespace {
@@ -256,14 +258,17 @@ struct lane_stack {
 
     crl_status fill(int first, int last, int64_t n) {
         nodes = 0;
-        memory.assign((size_t)crl_lane_stack_depth(first, last), std::vector<float>((size_t)n));
+        memory.clear();
         for (int lane = first; lane < last; lane++) {
-            COMM_CLAIM((size_t)nodes < memory.size(), "lane %d: stack is deeper than said", lane);
+            COMM_CLAIM(nodes < CRL_MAX_LANE_NODES, "lane %d: the stack is full", lane);
+            if ((size_t)nodes == memory.size()) {
+                memory.emplace_back((size_t)n);
+            }
             float *data = memory[(size_t)nodes].data();
             for (int64_t i = 0; i < n; i++) {
                 data[i] = lane_value(seed, lane, i);
             }
-            CRL_TRY(crl_lane_push(node, &nodes, lane, data, n, plain_reduce(), nullptr));
+            CRL_TRY(crl_lane_push_node(node, &nodes, {lane, 1, data}, n, plain_reduce(), nullptr));
         }
         return CRL_STATUS_OK;
     }

@@ -6,20 +6,18 @@
 
 using namespace comm_test;
 
-TEST(CommLanes, StackHoldsTheCanonicalNodesAtTheSaidDepth) {
+TEST(CommLanes, StackHoldsTheCanonicalNodes) {
     for (int first = 0; first < 20; first++) {
         for (int last = first; last <= 40; last++) {
             crl_lane_node node[CRL_MAX_LANE_NODES], expected[CRL_MAX_LANE_NODES];
             float value[64] = {0};
-            int nodes = 0, deepest = 0;
+            int nodes = 0;
             for (int lane = first; lane < last; lane++) {
-                deepest = std::max(deepest, nodes + 1);
                 value[nodes] = (float)lane;
-                ASSERT_EQ(
-                    crl_lane_push(node, &nodes, lane, &value[nodes], 1, plain_reduce(), nullptr),
-                    CRL_STATUS_OK);
+                ASSERT_EQ(crl_lane_push_node(node, &nodes, {lane, 1, &value[nodes]}, 1,
+                                             plain_reduce(), nullptr),
+                          CRL_STATUS_OK);
             }
-            EXPECT_EQ(crl_lane_stack_depth(first, last), deepest) << first << ".." << last;
             ASSERT_EQ(crl_lane_split(first, last, expected), nodes) << first << ".." << last;
             float sum = 0;
             for (int i = 0; i < nodes; i++) {
@@ -34,23 +32,28 @@ TEST(CommLanes, StackHoldsTheCanonicalNodesAtTheSaidDepth) {
     }
 }
 
+TEST(CommLanes, StackFromLaneZeroIsNoDeeperThanTheTree) {
+    for (int lanes = 1; lanes <= 1024; lanes++) {
+        crl_lane_node node[CRL_MAX_LANE_NODES];
+        float value = 0;
+        int nodes = 0, deepest = 0, levels = 1;
+        for (int lane = 0; lane < lanes; lane++) {
+            deepest = std::max(deepest, nodes + 1);
+            ASSERT_EQ(
+                crl_lane_push_node(node, &nodes, {lane, 1, &value}, 0, plain_reduce(), nullptr),
+                CRL_STATUS_OK);
+        }
+        while (1 << levels <= lanes) {
+            levels++;
+        }
+        EXPECT_LE(deepest, levels) << lanes;
+    }
+}
+
 TEST(CommLanes, SplitOfTheMostLanesFits) {
     crl_lane_node node[CRL_MAX_LANE_NODES];
     EXPECT_EQ(crl_lane_split(1, CRL_MAX_LANES - 1, node), 30);
     EXPECT_EQ(crl_lane_split(0, CRL_MAX_LANES, node), 1);
-}
-
-TEST(CommLanes, RejectsGapsAndFullStacks) {
-    crl_lane_node node[CRL_MAX_LANE_NODES] = {};
-    float value = 0;
-    int nodes = 0;
-    ASSERT_EQ(crl_lane_push(node, &nodes, 2, &value, 1, plain_reduce(), nullptr), CRL_STATUS_OK);
-    ASSERT_EQ(crl_lane_push(node, &nodes, 4, &value, 1, plain_reduce(), nullptr),
-              CRL_STATUS_INVALID);
-    EXPECT_STREQ(crl_error_message(), "lane 4: follows lane 2, expected 3");
-    nodes = CRL_MAX_LANE_NODES;
-    ASSERT_EQ(crl_lane_push(node, &nodes, 5, &value, 1, plain_reduce(), nullptr),
-              CRL_STATUS_INVALID);
 }
 
 TEST(CommLanes, ChunksCoverAlignedAndInOrder) {

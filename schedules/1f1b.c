@@ -42,22 +42,17 @@ static crl_status emit_stage(crl_program *program, int stage, int ahead) {
     return CRL_STATUS_OK;
 }
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    for (int s = 0; s < request->stages; s++) {
+        CRL_TRY(emit_stage(program, s, warm_up(request, s)));
+    }
+    return CRL_STATUS_OK;
+}
+
 extern const crl_schedule crl_schedule_1f1b;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_1f1b, request));
-    CRL_TRY(
-        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
-    for (int s = 0; s < request->stages; s++) {
-        CRL_TRY_OUT(emit_stage(program, s, warm_up(request, s)));
-    }
-    *out = program;
-    return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
+    return crl_schedule_build(out, &crl_schedule_1f1b, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -69,10 +64,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, stage, warm_up(request, stage) + 1);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_1f1b = {
     .name = "1f1b",
     .help = "one forward, one backward: holds at most as many micro-batches as there are stages",
@@ -81,5 +72,5 @@ const crl_schedule crl_schedule_1f1b = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

@@ -18,9 +18,19 @@
 
 #include "schedules/request_internal.h"
 
-static crl_status emit(crl_program *program, crl_action_kind kind, int stage) {
+static crl_status emit_stage(crl_program *program, crl_action_kind kind, int stage) {
     for (int m = 0; m < program->micro_batches; m++) {
         CRL_TRY(crl_program_append(program, stage % program->positions, kind, stage, m));
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    for (int s = 0; s < request->stages; s++) {
+        CRL_TRY(emit_stage(program, CRL_ACTION_FORWARD, s));
+    }
+    for (int s = request->stages - 1; s >= 0; s--) {
+        CRL_TRY(emit_stage(program, CRL_ACTION_BACKWARD, s));
     }
     return CRL_STATUS_OK;
 }
@@ -28,22 +38,7 @@ static crl_status emit(crl_program *program, crl_action_kind kind, int stage) {
 extern const crl_schedule crl_schedule_bfs;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_bfs, request));
-    CRL_TRY(
-        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
-    for (int s = 0; s < request->stages; s++) {
-        CRL_TRY_OUT(emit(program, CRL_ACTION_FORWARD, s));
-    }
-    for (int s = request->stages - 1; s >= 0; s--) {
-        CRL_TRY_OUT(emit(program, CRL_ACTION_BACKWARD, s));
-    }
-    *out = program;
-    return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
+    return crl_schedule_build(out, &crl_schedule_bfs, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -58,10 +53,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, stage % request->positions, request->micro_batches);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_bfs = {
     .name = "bfs",
     .help = "all micro-batches through one stage of a position, then the next: gpipe, interleaved",
@@ -69,5 +60,5 @@ const crl_schedule crl_schedule_bfs = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

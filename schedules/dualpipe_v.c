@@ -30,7 +30,7 @@ typedef struct emitter {
     int oldest;                             /* which the W put off longest is of */
 } emitter;
 
-static crl_status emit(emitter *self, crl_action_kind kind, int which, int micro_batch) {
+static crl_status append(emitter *self, crl_action_kind kind, int which, int micro_batch) {
     if (micro_batch >= self->program->micro_batches) {
         return CRL_STATUS_OK;
     }
@@ -38,16 +38,16 @@ static crl_status emit(emitter *self, crl_action_kind kind, int which, int micro
 }
 
 static crl_status emit_forward(emitter *self, int which) {
-    return emit(self, CRL_ACTION_FORWARD, which, self->forward[which]++);
+    return append(self, CRL_ACTION_FORWARD, which, self->forward[which]++);
 }
 
 static crl_status emit_backward(emitter *self, int which) {
     self->weight[which]++;
-    return emit(self, CRL_ACTION_BACKWARD, which, self->backward[which]++);
+    return append(self, CRL_ACTION_BACKWARD, which, self->backward[which]++);
 }
 
 static crl_status emit_input(emitter *self, int which) {
-    return emit(self, CRL_ACTION_INPUT, which, self->backward[which]++);
+    return append(self, CRL_ACTION_INPUT, which, self->backward[which]++);
 }
 
 /* Of the two in turn, as their I were; of one when the other has none. */
@@ -55,7 +55,7 @@ static crl_status emit_weight(emitter *self) {
     const int which =
         self->weight[self->oldest] < self->backward[self->oldest] ? self->oldest : 1 - self->oldest;
     self->oldest = 1 - which;
-    return emit(self, CRL_ACTION_WEIGHT, which, self->weight[which]++);
+    return append(self, CRL_ACTION_WEIGHT, which, self->weight[which]++);
 }
 
 static crl_status fill(emitter *self, int after) {
@@ -120,22 +120,17 @@ static crl_status emit_position(crl_program *program, int position, int micro_ba
     return run_empty(&self, micro_batches, after);
 }
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    for (int p = 0; p < request->positions; p++) {
+        CRL_TRY(emit_position(program, p, padded(request)));
+    }
+    return CRL_STATUS_OK;
+}
+
 extern const crl_schedule crl_schedule_dualpipe_v;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_dualpipe_v, request));
-    CRL_TRY(
-        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
-    for (int p = 0; p < request->positions; p++) {
-        CRL_TRY_OUT(emit_position(program, p, padded(request)));
-    }
-    *out = program;
-    return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
+    return crl_schedule_build(out, &crl_schedule_dualpipe_v, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -151,10 +146,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, position, request->stages - stage);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_dualpipe_v = {
     .name = "dualpipe-v",
     .help = "forwards of one stage in turn with backwards of the other, on a V: little bubble",
@@ -164,5 +155,5 @@ const crl_schedule crl_schedule_dualpipe_v = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

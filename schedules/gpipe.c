@@ -16,7 +16,7 @@
 
 #include "schedules/request_internal.h"
 
-static crl_status emit(crl_program *program, crl_action_kind kind) {
+static crl_status emit_kind(crl_program *program, crl_action_kind kind) {
     for (int s = 0; s < program->stages; s++) {
         for (int m = 0; m < program->micro_batches; m++) {
             CRL_TRY(crl_program_append(program, s, kind, s, m));
@@ -25,21 +25,16 @@ static crl_status emit(crl_program *program, crl_action_kind kind) {
     return CRL_STATUS_OK;
 }
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    (void)request;
+    CRL_TRY(emit_kind(program, CRL_ACTION_FORWARD));
+    return emit_kind(program, CRL_ACTION_BACKWARD);
+}
+
 extern const crl_schedule crl_schedule_gpipe;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_gpipe, request));
-    CRL_TRY(
-        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
-    CRL_TRY_OUT(emit(program, CRL_ACTION_FORWARD));
-    CRL_TRY_OUT(emit(program, CRL_ACTION_BACKWARD));
-    *out = program;
-    return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
+    return crl_schedule_build(out, &crl_schedule_gpipe, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -51,10 +46,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, stage, request->micro_batches);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_gpipe = {
     .name = "gpipe",
     .help = "all forwards, then all backwards: simple, holds every micro-batch",
@@ -63,5 +54,5 @@ const crl_schedule crl_schedule_gpipe = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

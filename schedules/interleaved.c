@@ -96,23 +96,18 @@ static crl_status emit_position(crl_program *program, const order *self, int pos
     return CRL_STATUS_OK;
 }
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    const order self = order_of(request);
+    for (int p = 0; p < request->positions; p++) {
+        CRL_TRY(emit_position(program, &self, p));
+    }
+    return CRL_STATUS_OK;
+}
+
 extern const crl_schedule crl_schedule_interleaved;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_interleaved, request));
-    CRL_TRY(
-        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
-    const order self = order_of(request);
-    for (int p = 0; p < request->positions; p++) {
-        CRL_TRY_OUT(emit_position(program, &self, p));
-    }
-    *out = program;
-    return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
+    return crl_schedule_build(out, &crl_schedule_interleaved, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {

@@ -162,7 +162,8 @@ static bool improve_once(list_timer *self, list_sequence *sequence, list_goal go
                 return true;
             }
             move_back(&tried, before, place);
-            CRL_ASSERT(crl_list_time(self, &tried, goal));
+            const bool fits = crl_list_time(self, &tried, goal);
+            CRL_ASSERT(fits);
         }
         task = by_server ? before : input.task;
     }
@@ -170,7 +171,8 @@ static bool improve_once(list_timer *self, list_sequence *sequence, list_goal go
 }
 
 void crl_list_improve(list_timer *self, list_sequence *sequence, list_goal goal, int tries) {
-    CRL_ASSERT(crl_list_time(self, sequence, goal));
+    const bool fits = crl_list_time(self, sequence, goal);
+    CRL_ASSERT(fits);
     while (improve_once(self, sequence, goal, &tries)) {
     }
 }

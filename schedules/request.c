@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sizes a schedule is asked for. */
+/* What all schedules do with what they are asked for. Refuses to know any of them. */
 #include "schedules/request_internal.h"
 
 #include <math.h>
@@ -56,6 +56,25 @@ crl_status crl_schedule_check_request(const crl_schedule *schedule,
         }
     }
     return check_costs(schedule, request);
+}
+
+crl_status crl_schedule_build(crl_program **out, const crl_schedule *schedule,
+                              const crl_schedule_request *request, crl_schedule_emit_fn emit) {
+    crl_status status = CRL_STATUS_OK;
+    crl_program *program = NULL;
+    CRL_TRY_OUT(crl_schedule_check_request(schedule, request));
+    CRL_TRY_OUT(
+        crl_program_create(&program, request->positions, request->stages, request->micro_batches));
+    CRL_TRY_OUT(emit(program, request));
+    *out = program;
+    program = NULL;
+out:
+    crl_program_destroy(program);
+    return status;
+}
+
+bool crl_schedule_is_undealt(const crl_schedule_request *request) {
+    return !request->widths;
 }
 
 /*

@@ -44,7 +44,7 @@ typedef struct v_pattern {
 /* Fills all of it from the passes. */
 void crl_v_pattern_init(v_pattern *self, const int start[V_PASSES]);
 
-/* p for stages p and 2P-p-1. */
+/* p for stages p and 2P-p-1, or for stage p alone where S = P. */
 int crl_v_shape_position(const crl_schedule_request *request, int stage);
 /* Runs the pattern as tightly as its own peaks of memory allow. From a valid request; NOMEM. */
 crl_status crl_v_shape_build(crl_program **out, const crl_schedule_request *request,

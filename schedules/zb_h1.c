@@ -18,11 +18,15 @@
 #include "schedules/request_internal.h"
 #include "schedules/zero_bubble_internal.h"
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    (void)request;
+    return crl_zero_bubble_emit(program, 1);
+}
+
 extern const crl_schedule crl_schedule_zb_h1;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_zb_h1, request));
-    return crl_zero_bubble_build(out, request, 1);
+    return crl_schedule_build(out, &crl_schedule_zb_h1, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -35,10 +39,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, stage, request->stages - stage);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_zb_h1 = {
     .name = "zb-h1",
     .help = "1f1b with weight gradients put off into idle time: a third of its bubble, its memory",
@@ -47,5 +47,5 @@ const crl_schedule crl_schedule_zb_h1 = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

@@ -19,11 +19,15 @@
 #include "schedules/request_internal.h"
 #include "schedules/zero_bubble_internal.h"
 
+static crl_status emit(crl_program *program, const crl_schedule_request *request) {
+    (void)request;
+    return crl_zero_bubble_emit(program, 2);
+}
+
 extern const crl_schedule crl_schedule_zb_h2;
 
 static crl_status build(crl_program **out, const crl_schedule_request *request) {
-    CRL_TRY(crl_schedule_check_request(&crl_schedule_zb_h2, request));
-    return crl_zero_bubble_build(out, request, 2);
+    return crl_schedule_build(out, &crl_schedule_zb_h2, request, emit);
 }
 
 static double bubble(const crl_schedule_request *request) {
@@ -37,10 +41,6 @@ static int peak_activations(const crl_schedule_request *request, int stage) {
     return crl_schedule_dealt_peak(request, stage, 2 * (request->stages - stage) - 1);
 }
 
-static bool exact(const crl_schedule_request *request) {
-    return !request->widths;
-}
-
 const crl_schedule crl_schedule_zb_h2 = {
     .name = "zb-h2",
     .help = "zb-h1 with twice the forwards ahead: no idle time between steps, twice the memory",
@@ -49,5 +49,5 @@ const crl_schedule crl_schedule_zb_h2 = {
     .build = build,
     .bubble = bubble,
     .peak_activations = peak_activations,
-    .exact = exact,
+    .exact = crl_schedule_is_undealt,
 };

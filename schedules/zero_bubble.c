@@ -24,18 +24,11 @@ static crl_status emit_stage(crl_program *program, int stage, int ahead, int beh
     return CRL_STATUS_OK;
 }
 
-crl_status crl_zero_bubble_build(crl_program **out, const crl_schedule_request *request, int lead) {
-    crl_status status = CRL_STATUS_OK;
-    crl_program *program = NULL;
-    const int stages = request->stages;
-    CRL_TRY(crl_program_create(&program, request->positions, stages, request->micro_batches));
+crl_status crl_zero_bubble_emit(crl_program *program, int lead) {
+    const int stages = program->stages;
     for (int s = 0; s < stages; s++) {
         const int behind = lead * s;
-        CRL_TRY_OUT(emit_stage(program, s, lead * (stages - s - 1), behind));
+        CRL_TRY(emit_stage(program, s, lead * (stages - s - 1), behind));
     }
-    *out = program;
     return CRL_STATUS_OK;
-out:
-    crl_program_destroy(program);
-    return status;
 }

@@ -5,5 +5,5 @@
 #include "engine/ir/schedule.h"
 
 /* Stage s runs lead·(P-s-1) forwards ahead, then F and I in turn, and W lead·s micro-batches
- * behind I. From a valid request; NOMEM. */
-crl_status crl_zero_bubble_build(crl_program **out, const crl_schedule_request *request, int lead);
+ * behind I. NOMEM. */
+crl_status crl_zero_bubble_emit(crl_program *program, int lead);

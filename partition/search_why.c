@@ -53,8 +53,10 @@ static void explain(crl_found *found, const crl_found *best) {
     if (found->prediction.step_s <= best->prediction.step_s || most <= 0) {
         snprintf(found->why, sizeof found->why, "as fast");
     } else if (most == idle_s) {
-        snprintf(found->why, sizeof found->why, "bubble %.1f %% against %.1f %%",
-                 100 * found->prediction.bubble, 100 * best->prediction.bubble);
+        const double its_bubble = best->prediction.bubble;
+        const int digits = found->prediction.bubble - its_bubble > 0.002 ? 1 : 3;
+        snprintf(found->why, sizeof found->why, "bubble %.*f %% against %.*f %%", digits,
+                 100 * found->prediction.bubble, digits, 100 * its_bubble);
     } else if (most == exposed_s) {
         snprintf(found->why, sizeof found->why, "%s more exposed communication",
                  seconds_text(text, exposed_s));

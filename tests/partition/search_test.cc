@@ -166,10 +166,14 @@ void expect_sound(const search_case &c, const crl_search &search) {
         EXPECT_EQ(bytes, std::vector<double>(found.position_bytes,
                                              found.position_bytes + layout.positions));
         int devices = 0;
+        std::vector<int> widths;
         for (int p = 0; p < layout.positions; p++) {
-            devices += layout.pipelines * (layout.widths ? layout.widths[p] : 1);
+            widths.push_back(layout.pipelines * (layout.widths ? layout.widths[p] : 1));
+            devices += widths.back();
         }
         EXPECT_EQ(devices, c.request.devices);
+        EXPECT_EQ(layout.lanes,
+                  crl_search_lanes(layout.micro_batches, layout.positions, widths.data()));
         EXPECT_EQ(layout.lanes & (layout.lanes - 1), 0);
         EXPECT_EQ(found.fits, i < search.count);
         EXPECT_EQ(found.fits, limit == 0 || found.prediction.peak_bytes <= limit);
@@ -265,6 +269,33 @@ TEST(PartitionSearch, WidensWhereOneLayerTakesMost) {
     EXPECT_EQ(best.first[1], 1);
     EXPECT_GE(best.lanes, 4);
     expect_sound(c, *search);
+}
+
+TEST(PartitionSearch, RecomputesOnlyWhereMemoryIsOver) {
+    search_case c(1, 2, {1});
+    crl_profile *profile = c.profiles[0].get();
+    for (int u = 0; u < 2; u++) {
+        crl_profile_unit *unit = &profile->unit[u];
+        unit->forward_s = unit->input_s = unit->weight_s = 1e-3;
+        unit->recompute_s[1] = 1e-5;
+        unit->recompute_s[2] = 1e-3;
+        unit->kept_bytes[0] = u == 0 ? 1e8 : 1e6;
+        unit->kept_bytes[1] = unit->kept_bytes[0] / 2;
+        unit->kept_bytes[2] = 0;
+        unit->state_bytes = unit->parameter_bytes = 1e3;
+        unit->workspace_bytes = 0;
+        unit->output_bytes = 1e3;
+    }
+    c.request.devices = c.request.positions = 2;
+    c.request.schedule = "1f1b";
+    c.request.memory_limit_bytes = 1.5e8; /* position 0 keeps two micro-batches: 2e8, 1e8, 0 */
+    const search_ptr search = c.search();
+    ASSERT_TRUE(search) << crl_error_message();
+    const crl_hybrid &best = search->found[0].layout;
+    EXPECT_EQ(best.recompute[0], CRL_RECOMPUTE_SELECTIVE);
+    EXPECT_EQ(best.recompute[1], CRL_RECOMPUTE_NONE);
+    expect_sound(c, *search);
+    EXPECT_GT(search->refused, 0);
 }
 
 TEST(PartitionSearch, KeepsWhatIsPinned) {

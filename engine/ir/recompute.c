@@ -99,11 +99,13 @@ static void find_prices(builder *b) {
     }
 }
 
-static double save_bytes(const crl_layer_spec *spec) {
+/* Of those saves of a node whose bit is set. */
+static double save_bytes(const crl_layer_spec *spec, uint32_t which) {
     double bytes = 0;
     for (int s = 0; s < spec->saves; s++) {
-        bytes += (double)crl_dtype_bytes(spec->save[s].dtype) *
-                 (double)crl_shape_elements(&spec->save[s].shape);
+        bytes += which >> s & 1u ? (double)crl_dtype_bytes(spec->save[s].dtype) *
+                                       (double)crl_shape_elements(&spec->save[s].shape)
+                                 : 0;
     }
     return bytes;
 }
@@ -140,7 +142,7 @@ static bool is_made_again(const builder *b, int n) {
         return false;
     }
     return b->mode[n] == CRL_RECOMPUTE_FULL ||
-           price_of_inputs(b, n) < lost_bytes + save_bytes(&node->spec);
+           price_of_inputs(b, n) < lost_bytes + save_bytes(&node->spec, UINT32_MAX);
 }
 
 static void choose(builder *b) {
@@ -200,15 +202,23 @@ double crl_recompute_kept_bytes(const crl_recompute *r, int first, int last) {
                          ? (double)r->graph->value[node->output[o]].bytes
                          : 0;
         }
-        bytes += in_stage(r, n) && !r->again[n] ? save_bytes(&node->spec) : 0;
+        bytes += in_stage(r, n) && !r->again[n] ? save_bytes(&node->spec, UINT32_MAX) : 0;
     }
     return bytes;
 }
 
-double crl_recompute_flops(const crl_recompute *r, int first, int last) {
-    double flops = 0;
+double crl_recompute_held_bytes(const crl_recompute *r, int first, int last) {
+    double bytes = 0;
     for (int n = first; n < last; n++) {
-        flops += r->again[n] ? r->graph->node[n].spec.cost.flops[CRL_PHASE_FORWARD] : 0;
+        const crl_node *node = &r->graph->node[n];
+        const bool has_weights = in_stage(r, n) && node->spec.params > 0;
+        for (int o = 0; o < node->spec.outputs; o++) {
+            const crl_value *v = &r->graph->value[node->output[o]];
+            const bool read = !v->from_input && (r->reads[node->output[o]] & CRL_READ_BY_WEIGHT);
+            bytes += read ? (double)v->bytes : 0;
+            bytes += has_weights && v->has_gradient ? (double)v->bytes : 0;
+        }
+        bytes += in_stage(r, n) ? save_bytes(&node->spec, node->spec.weight_needs_saves) : 0;
     }
-    return flops;
+    return bytes;
 }

@@ -63,8 +63,9 @@ bool crl_recompute_keeps(const crl_recompute *recompute, int value);
 /* What a micro-batch keeps of the results (outputs and saves) of nodes [first, last); those before
  * the stage are values that it receives. */
 double crl_recompute_kept_bytes(const crl_recompute *recompute, int first, int last);
-/* Arithmetic of a micro-batch that backward of nodes [first, last) does again. */
-double crl_recompute_flops(const crl_recompute *recompute, int first, int last);
+/* What it holds of them from I until W: results that W still reads, and the gradients of the
+ * outputs of nodes with parameters. */
+double crl_recompute_held_bytes(const crl_recompute *recompute, int first, int last);
 
 #ifdef __cplusplus
 }

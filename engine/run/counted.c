@@ -40,14 +40,6 @@ void crl_counted_times(double *node_s, const crl_graph *graph, const crl_machine
     }
 }
 
-int crl_counted_unit(const crl_graph *graph, int node) {
-    int unit = 0;
-    for (int n = 0; n < node; n++) {
-        unit += !graph->node[n].layer->is_input;
-    }
-    return graph->node[node].layer->is_input ? -1 : unit;
-}
-
 /* Under way: a graph becoming a profile. */
 typedef struct counting {
     const crl_graph *graph;
@@ -115,19 +107,6 @@ static void count_parameters(const counting *c, int n, crl_profile_unit *u) {
     }
 }
 
-/* From I until W: what only W still reads, and the gradient of the results. */
-static double held_bytes(const counting *c, int n) {
-    const crl_node *node = &c->graph->node[n];
-    double bytes = 0;
-    for (int o = 0; o < node->spec.outputs; o++) {
-        const crl_value *v = &c->graph->value[node->output[o]];
-        const unsigned reads = c->recompute[CRL_RECOMPUTE_NONE]->reads[node->output[o]];
-        bytes += reads & CRL_READ_BY_WEIGHT ? (double)v->bytes : 0;
-        bytes += node->spec.params > 0 && v->has_gradient ? (double)v->bytes : 0;
-    }
-    return bytes;
-}
-
 /* Gradients of results and inputs while backward of the node runs. */
 static double workspace_bytes(const counting *c, int n) {
     const crl_node *node = &c->graph->node[n];
@@ -160,7 +139,7 @@ static void count_unit(const counting *c, int n) {
         u->output_bytes += (double)v->bytes;
         u->no_gradient = u->no_gradient && !v->has_gradient;
     }
-    u->held_bytes = held_bytes(c, n);
+    u->held_bytes = crl_recompute_held_bytes(c->recompute[CRL_RECOMPUTE_NONE], n, n + 1);
     u->workspace_bytes = workspace_bytes(c, n);
     count_parameters(c, n, u);
 }

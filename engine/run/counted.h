@@ -32,8 +32,6 @@ void crl_counted_times(double *node_s, const crl_graph *graph, const crl_machine
 CRL_NODISCARD crl_status crl_profile_counted(crl_profile **out, const crl_graph *graph,
                                              const crl_machine *machine, const double *node_s,
                                              int states);
-/* The unit of node `node` in such a profile, or -1. */
-int crl_counted_unit(const crl_graph *graph, int node);
 
 #ifdef __cplusplus
 }

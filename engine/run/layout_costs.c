@@ -5,23 +5,6 @@
 #include "engine/run/counted.h"
 #include "engine/run/layout_internal.h"
 
-/* What W still reads after I: values, and the output gradients of nodes with parameters. */
-static double held_bytes(const crl_recompute *recompute) {
-    const crl_graph *graph = recompute->graph;
-    double bytes = 0;
-    for (int v = 0; v < graph->values; v++) {
-        const crl_value *value = &graph->value[v];
-        const bool here = value->producer >= recompute->first && value->producer < recompute->last;
-        if (!value->from_input && (recompute->reads[v] & CRL_READ_BY_WEIGHT)) {
-            bytes += (double)value->bytes;
-        }
-        if (here && value->has_gradient && graph->node[value->producer].spec.params > 0) {
-            bytes += (double)value->bytes;
-        }
-    }
-    return bytes;
-}
-
 static crl_status stage_costs(crl_stage_cost *cost, const crl_layout *layout,
                               const crl_stage *stage) {
     crl_recompute *recompute = NULL;
@@ -35,7 +18,7 @@ static crl_status stage_costs(crl_stage_cost *cost, const crl_layout *layout,
         cost->weight_s += node_s[CRL_PHASE_WEIGHT];
     }
     cost->kept_bytes = crl_recompute_kept_bytes(recompute, 0, stage->last);
-    cost->held_bytes = held_bytes(recompute);
+    cost->held_bytes = crl_recompute_held_bytes(recompute, 0, stage->last);
     crl_recompute_destroy(recompute);
     return CRL_STATUS_OK;
 }
@@ -63,8 +46,8 @@ crl_status crl_layout_costs(crl_layout *layout) {
         CRL_TRY(stage_costs(&layout->stage[s], layout, &layout->plan->stage[s]));
     }
     for (int e = 0; e < layout->plan->edges; e++) {
-        const double s = link->latency_s + (double)layout->plan->edge[e].bytes / link->bytes_per_s;
-        layout->message_s = s > layout->message_s ? s : layout->message_s;
+        const double message_s = crl_link_s(link, (double)layout->plan->edge[e].bytes);
+        layout->message_s = message_s > layout->message_s ? message_s : layout->message_s;
     }
     layout->activation_limit_bytes = activation_limit(layout);
     return CRL_STATUS_OK;

@@ -6,6 +6,7 @@
 #include "engine/run/counted.h"
 #include "engine/run/layout.h"
 #include "engine/run/profile.h"
+#include "engine/run/profile_internal.h"
 
 crl_machine crl_measured_machine(const crl_measured *measured, const char *name) {
     const crl_machine *nominal = crl_counted_nominal();
@@ -28,7 +29,7 @@ crl_machine crl_measured_machine(const crl_measured *measured, const char *name)
 /* No clock tells more than nanoseconds, and files are read by people. */
 static void round_times(crl_profile_unit *unit) {
     for (const crl_profile_number *n = crl_profile_numbers; n->name; n++) {
-        double *value = (double *)(void *)((char *)unit + n->offset);
+        double *value = profile_number(unit, n);
         *value = n->seconds ? floor(*value * 1e9 + 0.5) / 1e9 : *value;
     }
 }

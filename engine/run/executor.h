@@ -65,7 +65,7 @@ typedef struct crl_executor_step {
     bool training;
     int64_t samples;          /* valid ones in the global batch */
     const void *const *field; /* by index of crl_executor_fields: this rank's micro-batches */
-    crl_loss *loss;           /* (this replica's micro-batches) zeroed, then filled here */
+    crl_loss *loss; /* (M of the pipeline) zeroed; the first are this replica's, filled here */
     const crl_executor_turns *turns; /* lent; NULL: none */
     bool in_vain;                    /* set: before_backward said so */
     int64_t busy_ns, span_ns;        /* set: computing, and from begin to end */

@@ -24,7 +24,7 @@ typedef struct crl_grad_sync_config {
     const crl_kernels *kernels;
     const crl_mesh *mesh;
     int position, replica;
-    int lanes, micro_batches; /* of the whole step */
+    int lanes;                             /* of the whole step */
     const crl_lane_plan *const *lane_plan; /* (stages) of the stages of this position; lent */
     const crl_allreduce_algorithm *algorithm;
     int64_t bucket_bytes, segment_bytes;

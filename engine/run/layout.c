@@ -57,7 +57,7 @@ out:
     return status;
 }
 
-/* Numbers of a step that do not depend on the widths. */
+/* Micro-batches and lanes of a step. */
 static crl_status count_micro_batches(crl_layout *layout) {
     const crl_settings *s = layout->settings;
     const int64_t m = (s->train.global_batch + s->train.micro_batch - 1) / s->train.micro_batch;

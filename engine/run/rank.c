@@ -59,7 +59,6 @@ static crl_status create_sync(crl_rank *r) {
                                          .position = r->at.position,
                                          .replica = r->at.replica,
                                          .lanes = r->layout->lanes,
-                                         .micro_batches = r->layout->micro_batches,
                                          .lane_plan = (const crl_lane_plan *const *)r->lane_plan,
                                          .algorithm = algorithm,
                                          .bucket_bytes = s->comm.bucket_bytes,

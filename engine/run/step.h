@@ -38,7 +38,7 @@ typedef struct crl_step_request {
 
 typedef struct crl_stepper {
     crl_rank *rank;
-    crl_loss *loss; /* (this replica's micro-batches) */
+    crl_loss *loss; /* (M of the step) the first are this replica's */
     crl_tally tally;
     crl_executor_turns turns;
     const crl_step_request *request; /* the step under way */
@@ -53,7 +53,7 @@ typedef struct crl_stepper {
     void *context;
 } crl_stepper;
 
-/* Buffers of the exchange; `rank` and `comm` are lent. NOMEM. */
+/* Its buffers; `rank` and `comm` are lent. NOMEM. */
 CRL_NODISCARD crl_status crl_stepper_init(crl_stepper *stepper, crl_rank *rank, crl_comm *comm);
 /* One that is all zero is fine. */
 void crl_stepper_fini(crl_stepper *stepper);

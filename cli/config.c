@@ -15,7 +15,10 @@ static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
     CRL_TRY(crl_cli_settings(&settings, cli, args, &o->sets));
     crl_layout *layout = NULL;
     const crl_status status = crl_cli_layout(&layout, cli, args, settings, NULL);
-    if (status == CRL_STATUS_OK)
+    if (status == CRL_STATUS_OK && settings->parallel.layout == CRL_LAYOUT_AUTO)
+        printf("%s: valid: model %s, layout chosen at the start\n", args->argument[0],
+               settings->model_type);
+    else if (status == CRL_STATUS_OK)
         printf("%s: valid: model %s, %s ranks\n", args->argument[0], settings->model_type,
                crl_cli_widths(widths, settings));
     crl_layout_destroy(layout);

@@ -55,6 +55,14 @@ TEST_F(CliPlan, PredictsTheConfiguredStep) {
         << result.out;
 }
 
+TEST_F(CliPlan, DrawsAPipelineThatHasWork) { // one micro-batch, three pipelines: two are idle
+    const auto result = carole({"plan", config, "--set", "parallel.data=3", "--set",
+                                "train.global_batch=4", "--set", "train.micro_batch=4"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("pipeline 2: schedule 1f1b, 1 micro-batches"), std::string::npos)
+        << result.out;
+}
+
 TEST_F(CliPlan, ListsTheTenBestAndWhyTheyLose) {
     const auto result = carole({"plan", config, "--devices", "4"});
     ASSERT_EQ(result.code, 0) << result.err;
@@ -132,6 +140,8 @@ TEST_F(CliPlan, AutoChoosesForTheRanksOfTheJob) {
     const std::string automatic = instead("parallel", "parallel: auto\n");
     const auto trained = carole({"train", automatic, "--np", "4"});
     ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NE(carole({"config", "check", automatic}).out.find("layout chosen at the start"),
+              std::string::npos);
     EXPECT_NE(trained.out.find("layout auto: pipeline "), std::string::npos) << trained.out;
     EXPECT_NE(trained.out.find("for 4 ranks"), std::string::npos) << trained.out;
     const auto log = cli::lines(cli::read_file(folder / "run/log.jsonl"));

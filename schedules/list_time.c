@@ -6,6 +6,8 @@
  *     4 | F7 I5 I6 W2 ..      there before: W2 goes behind it, if memory allows
  *
  * Nothing waits for a W but the next W of its stage, so moving one back keeps every order valid.
+ * W of a stage stay in ascending order even where different replicas run them: which ones do is
+ * known exactly only when the program is dealt out, and gradients are added in that order.
  *
  * cost card: one timing is linear in tasks; an improvement is two timings for each W tried
  */
@@ -142,6 +144,19 @@ static void move_back(list_sequence *sequence, int task, int place) {
     sequence->task[place] = task;
 }
 
+/* Whether another W of its stage lies between this W and the task that it is to follow. */
+static bool passes_weight(const list_sequence *sequence, int micro_batches, int task, int behind) {
+    int at = 0;
+    while (sequence->task[at] != task) {
+        at++;
+    }
+    do {
+        at++;
+    } while (sequence->task[at] != behind &&
+             sequence->task[at] / micro_batches != task / micro_batches);
+    return sequence->task[at] != behind;
+}
+
 /* One move along the critical path that does no harm; false: there is none, or no try is left. */
 static bool improve_once(list_timer *self, list_sequence *sequence, list_goal goal, int *tries) {
     const int M = self->problem->micro_batches;
@@ -153,7 +168,8 @@ static bool improve_once(list_timer *self, list_sequence *sequence, list_goal go
         const bool by_server = before >= 0 && self->end_s[before] >= start * (1 - ROUNDING) &&
                                input.ready_s < start * (1 - ROUNDING);
         const int kind = before < 0 ? -1 : before / M % LIST_KINDS;
-        if (by_server && kind == LIST_WEIGHT && task / M % LIST_KINDS != LIST_WEIGHT) {
+        if (by_server && kind == LIST_WEIGHT && task / M % LIST_KINDS != LIST_WEIGHT &&
+            !passes_weight(sequence, M, before, task)) {
             list_sequence tried = *sequence;
             const int place = move_behind(&tried, before, task);
             (*tries)--;

@@ -64,6 +64,19 @@ list_policy policy(std::mt19937 *random) {
     return out;
 }
 
+/* On every stage, whichever replicas of its position run them. */
+bool weights_ascend(const list_problem &problem, const std::vector<int> &task) {
+    std::vector<int> next((size_t)problem.stages);
+    for (int t : task) {
+        const int group = t / problem.micro_batches;
+        if (group % LIST_KINDS == LIST_WEIGHT &&
+            t % problem.micro_batches != next[(size_t)(group / LIST_KINDS)]++) {
+            return false;
+        }
+    }
+    return true;
+}
+
 std::string label_of(int seed, const case_of &item) {
     return "seed " + std::to_string(seed) + " " + label(item.request);
 }
@@ -104,6 +117,7 @@ TEST(SchedulesList, AnyPolicyEndsWithinMemoryAndIsTimedAlike) {
             crl_list_improve(&timer, &sequence, LIST_GOAL_SPAN, 50);
             ASSERT_FALSE(crl_list_is_better(&before, &sequence, LIST_GOAL_SPAN));
             ASSERT_TRUE(crl_list_time(&timer, &sequence, LIST_GOAL_SPAN)) << label_of(seed, item);
+            ASSERT_TRUE(weights_ascend(problem.item, task)) << label_of(seed, item);
         }
         crl_list_timer_fini(&timer);
         crl_list_machine_destroy(machine);

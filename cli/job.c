@@ -160,7 +160,8 @@ crl_status crl_cli_layout(crl_layout **out, const crl_cli *cli, crl_cli_args *ar
     if (crl_layout_is_file(settings->parallel.schedule))
         CRL_TRY_OUT(show_broken_schedule(cli, settings->parallel.schedule));
     CRL_TRY_OUT(crl_layout_create(&layout, settings, cli->registries, node_s));
-    CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan, 0, false));
+    CRL_TRY_OUT(crl_layout_program(&program, layout, layout->plan,
+                                   crl_layout_busy_pipeline(layout), false));
     *out = layout;
     layout = NULL;
 out:

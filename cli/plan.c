@@ -144,18 +144,19 @@ static int grid_columns(void) {
 }
 
 static crl_status print_pipeline(const crl_layout *layout) {
-    const crl_range range = crl_layout_pipeline(layout, 0);
+    const int pipeline = crl_layout_busy_pipeline(layout);
+    const crl_range range = crl_layout_pipeline(layout, pipeline);
     const int micro_batches = range.last - range.first;
     crl_program *program = NULL;
     crl_simulation *simulation = NULL;
     crl_status status = CRL_STATUS_OK;
-    CRL_TRY(crl_layout_program(&program, layout, layout->plan, 0, false));
+    CRL_TRY(crl_layout_program(&program, layout, layout->plan, pipeline, false));
     const crl_simulation_config config = {.stage = layout->stage};
     CRL_TRY_OUT(crl_simulate(&simulation, program, &config));
     char time[32];
-    printf("\npipeline 0: schedule %s, %d micro-batches, %s of computing, predicted "
+    printf("\npipeline %d: schedule %s, %d micro-batches, %s of computing, predicted "
            "bubble %.1f %%\n",
-           layout->settings->parallel.schedule, micro_batches,
+           pipeline, layout->settings->parallel.schedule, micro_batches,
            crl_cli_seconds(time, simulation->makespan_s), 100 * simulation->bubble);
     CRL_TRY_OUT(crl_program_print_grid(program, &config, NULL, grid_columns(), stdout));
 out:

@@ -29,11 +29,11 @@ typedef struct crl_layout {
     int *widths;    /* (P) replicas of each position */
     const crl_schedule *schedule; /* NULL: */
     crl_program *own_schedule;    /* the user's, from a file */
-    int stages;            /* S */
-    int lane_buffers;      /* of gradients, on the rank that needs the most */
-    int lanes;             /* L in effect: at most the micro-batches */
-    int micro_batches;     /* M of a step, training and validation */
-    double *node_s;        /* (nodes × CRL_PHASES) of one micro-batch */
+    int stages;                   /* S */
+    int lane_buffers;             /* of gradients, on the rank that needs the most */
+    int lanes;                    /* L in effect: at most the micro-batches */
+    int micro_batches;            /* M of a step, training and validation */
+    double *node_s;               /* (nodes × CRL_PHASES) of one micro-batch */
     crl_stage_cost *stage; /* (stages) the same by stage, with what it keeps and makes again */
     double message_s;      /* the largest of all edges, over the nominal link */
     double activation_limit_bytes; /* of a position, below the settings' limit; 0: none */
@@ -52,6 +52,8 @@ void crl_layout_destroy(crl_layout *layout);
 
 /* Micro-batches of a step that go through a pipeline. */
 crl_range crl_layout_pipeline(const crl_layout *layout, int pipeline);
+/* The first pipeline that has any: there may be fewer lanes than pipelines. */
+int crl_layout_busy_pipeline(const crl_layout *layout);
 /* Micro-batches of a step that a replica of a position runs. */
 crl_range crl_layout_own(const crl_layout *layout, int position, int replica);
 

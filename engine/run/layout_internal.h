@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the layout's files share: the whole (layout.c), cuts (layout_cuts.c), costs
- * (layout_costs.c), schedules (layout_program.c). */
+ * (layout_costs.c), schedules (layout_program.c), a user's own (layout_own.c). */
 #pragma once
 
 #include "engine/run/layout.h"
 
 /* Sets schedule or own_schedule, and the number of stages. */
 crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *registries);
+/* Whether own_schedule fits the layout; needs no plan. */
+crl_status crl_layout_check_own(const crl_layout *layout);
+/* Whether `program`, own_schedule dealt out to a pipeline, makes weight gradients in an order that
+ * lanes can be summed in. */
+crl_status crl_layout_check_sums(const crl_layout *layout, const crl_program *program,
+                                 int pipeline);
+/* A program with the same actions. Owned by the caller. */
+crl_status crl_layout_copy_own(crl_program **out, const crl_program *own);
 /* The position of every stage. (S) */
 crl_status crl_layout_positions(int *out, const crl_layout *layout);
 /* Micro-batches that every stage holds at once, on the replica with the most. (S) */

@@ -3,13 +3,10 @@
 #include <string.h>
 
 #include "engine/base/alloc.h"
-#include "engine/base/file.h"
 #include "engine/base/registry.h"
 #include "engine/run/layout_internal.h"
 
 enum { SEND_WINDOW = 2 };
-
-static const size_t schedule_limit_bytes = (size_t)64 << 20;
 
 crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key) {
     char at[512], message[1024];
@@ -26,51 +23,17 @@ crl_range crl_layout_pipeline(const crl_layout *layout, int pipeline) {
                                      layout->micro_batches);
 }
 
+int crl_layout_busy_pipeline(const crl_layout *layout) {
+    int pipeline = 0;
+    for (crl_range own = {0, 0}; own.first == own.last;) {
+        own = crl_layout_pipeline(layout, pipeline++);
+    }
+    return pipeline - 1;
+}
+
 crl_range crl_layout_own(const crl_layout *layout, int position, int replica) {
     return crl_replica_micro_batches(replica, layout->widths[position], layout->lanes,
                                      layout->micro_batches);
-}
-
-bool crl_layout_is_file(const char *schedule) {
-    const size_t length = strlen(schedule);
-    return length > 4 && strcmp(schedule + length - 4, ".csv") == 0;
-}
-
-crl_status crl_layout_read_schedule(crl_program **out, const char *path) {
-    crl_status status = CRL_STATUS_OK;
-    char *text = NULL;
-    size_t bytes = 0;
-    CRL_TRY_OUT(crl_file_read(&text, &bytes, path, schedule_limit_bytes));
-    CRL_TRY_OUT(crl_program_parse(out, path, text, bytes));
-out:
-    crl_free(text);
-    return status;
-}
-
-/* A user's own schedule fits its layout exactly or not at all. */
-static crl_status check_own(const crl_layout *layout) {
-    const crl_program *own = layout->own_schedule;
-    const char *path = layout->settings->parallel.schedule;
-    crl_check_report report;
-    crl_program_check(own, &report);
-    if (report.verdict != CRL_VERDICT_VALID) {
-        return CRL_FAIL(INVALID, "%s: %s%s", path,
-                        report.verdict == CRL_VERDICT_DEADLOCK ? "deadlock: " : "", report.why);
-    }
-    if (own->positions != layout->mesh.pipeline) {
-        return CRL_FAIL(INVALID, "%s: has %d positions, parallel.pipeline is %d", path,
-                        own->positions, layout->mesh.pipeline);
-    }
-    for (int c = 0; c < layout->mesh.data; c++) {
-        const crl_range range = crl_layout_pipeline(layout, c);
-        if (range.last - range.first != own->micro_batches) {
-            return CRL_FAIL(INVALID,
-                            "%s: has %d micro-batches, pipeline %d of %d has %d (%d of a step)",
-                            path, own->micro_batches, c, layout->mesh.data,
-                            range.last - range.first, layout->micro_batches);
-        }
-    }
-    return CRL_STATUS_OK;
 }
 
 crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *registries) {
@@ -79,10 +42,9 @@ crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *re
     if (crl_layout_is_file(s->parallel.schedule)) {
         CRL_TRY(crl_layout_read_schedule(&layout->own_schedule, s->parallel.schedule));
         layout->stages = layout->own_schedule->stages;
-        return crl_layout_placed(check_own(layout), s, "parallel.schedule");
+        return crl_layout_placed(crl_layout_check_own(layout), s, "parallel.schedule");
     }
-    CRL_TRY(
-        crl_registry_find(&schedule, registries->schedules, "schedule", s->parallel.schedule));
+    CRL_TRY(crl_registry_find(&schedule, registries->schedules, "schedule", s->parallel.schedule));
     layout->schedule = schedule;
     const int64_t stages = s->parallel.pipeline * s->parallel.virtual_stages;
     if (stages > INT32_MAX) {
@@ -140,9 +102,8 @@ crl_status crl_layout_in_flight(int *out, const crl_layout *layout) {
     CRL_TRY(crl_alloc(&widths, (size_t)layout->mesh.pipeline, sizeof *widths));
     const crl_schedule_request request = request_of(layout, most, widths);
     for (int s = 0; s < layout->stages; s++) {
-        out[s] = layout->own_schedule
-                     ? crl_program_peak_activations(layout->own_schedule, s, true)
-                     : layout->schedule->peak_activations(&request, s);
+        out[s] = layout->own_schedule ? crl_program_peak_activations(layout->own_schedule, s, true)
+                                      : layout->schedule->peak_activations(&request, s);
     }
     crl_free(widths);
     return CRL_STATUS_OK;
@@ -172,29 +133,11 @@ static crl_status keep_forward(crl_program **inout) {
     return CRL_STATUS_OK;
 }
 
-static crl_status copy_own(crl_program **out, const crl_program *own) {
-    crl_program *copy = NULL;
-    CRL_TRY(crl_program_create(&copy, own->positions, own->stages, own->micro_batches));
-    for (int p = 0; p < own->positions; p++) {
-        for (int i = 0; i < own->position[p].count; i++) {
-            const crl_action *a = &own->position[p].action[i];
-            const crl_status status =
-                crl_program_append(copy, p, a->kind, a->stage, a->micro_batch);
-            if (status) {
-                crl_program_destroy(copy);
-                return status;
-            }
-        }
-    }
-    *out = copy;
-    return CRL_STATUS_OK;
-}
-
 static crl_status build(crl_program **out, const crl_layout *layout, int micro_batches) {
     crl_status status = CRL_STATUS_OK;
     int *widths = NULL;
     if (layout->own_schedule) {
-        return copy_own(out, layout->own_schedule);
+        return crl_layout_copy_own(out, layout->own_schedule);
     }
     CRL_TRY_OUT(crl_alloc(&widths, (size_t)layout->mesh.pipeline, sizeof *widths));
     const crl_schedule_request request = request_of(layout, micro_batches, widths);
@@ -239,6 +182,9 @@ crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const
     }
     CRL_TRY_OUT(build(&program, layout, all.last - all.first));
     CRL_TRY_OUT(deal(program, layout, pipeline));
+    if (layout->own_schedule) {
+        CRL_TRY_OUT(crl_layout_check_sums(layout, program, pipeline));
+    }
     if (forward_only) {
         CRL_TRY_OUT(keep_forward(&program));
     }

@@ -99,6 +99,9 @@ TEST_F(OwnSchedule, OneThatDoesNotFitIsRefused) {
     EXPECT_NE(message(Layout(two, 3)).find("own.csv: has 2 positions, parallel.pipeline is 3"),
               std::string::npos);
     EXPECT_NE(message(Layout("0F0,0B1\n", 1)).find("own.csv: "), std::string::npos);
+    EXPECT_NE(message(Layout("0F0,0F1,0F2,0F3\n1F0,1F1,1F2,1F3\n", 2))
+                  .find("own.csv: has no backward, expected one of every forward"),
+              std::string::npos);
     // Sums are taken in ascending order: another would give other bits.
     EXPECT_NE(message(Layout("0F0,0F1,0F2,0F3,0B1,0B0,0B2,0B3\n", 1) +
                       Sets{{"numerics.lanes", "1"}})
@@ -106,6 +109,14 @@ TEST_F(OwnSchedule, OneThatDoesNotFitIsRefused) {
               std::string::npos);
     EXPECT_EQ(job::Train(Base() + Sets{{"parallel.schedule", "missing.csv"}}).status,
               CRL_STATUS_NOT_FOUND);
+}
+
+TEST_F(OwnSchedule, AnOrderThatCannotBeSummedIsRefusedBeforeTheRun) {
+    const Sets sets = Base() + Layout("0F0,0F1,0F2,0F3,0B1,0B0,0B2,0B3\n", 1) +
+                      Sets{{"numerics.lanes", "1"}};
+    job::Printed printed = job::Shell(job::Command(sets, scratch_ / "config.yaml"));
+    EXPECT_EQ(printed.code, 2) << printed.text;
+    EXPECT_EQ(printed.text.find("rank"), std::string::npos) << printed.text;
 }
 
 TEST_F(OwnSchedule, ABrokenOneIsShownWithTheActionMarked) {

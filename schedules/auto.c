@@ -18,13 +18,15 @@
 #include "schedules/v_shape_internal.h"
 
 extern const crl_schedule crl_schedule_auto, crl_schedule_1f1b, crl_schedule_zb_h1,
-    crl_schedule_zb_h2, crl_schedule_zb_v, crl_schedule_v_half, crl_schedule_dualpipe_v;
+    crl_schedule_zb_h2, crl_schedule_zb_v, crl_schedule_v_half, crl_schedule_v_min,
+    crl_schedule_dualpipe_v;
 
 static const crl_schedule *const KNOWN[] = {&crl_schedule_1f1b,
                                             &crl_schedule_zb_h1,
                                             &crl_schedule_zb_h2,
                                             &crl_schedule_zb_v,
                                             &crl_schedule_v_half,
+                                            &crl_schedule_v_min,
                                             &crl_schedule_dualpipe_v,
                                             NULL};
 static const list_recipe RECIPE = {.pipelines = 2, .goal = LIST_GOAL_MAKESPAN, .known = KNOWN};

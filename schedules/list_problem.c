@@ -183,7 +183,7 @@ static crl_status set_limit(list_problem *self, const crl_schedule *schedule,
     self->limit = crl_list_limit(schedule, request, pipelines) * ROUNDING;
     if (self->limit < least && request->memory_limit_bytes > 0) {
         return CRL_FAIL(UNSUPPORTED,
-                        "%s: memory limit is %.0f bytes, expected %.0f or more: what one "
+                        "%s: memory limit is %.12g bytes, expected %.12g or more: what one "
                         "micro-batch needs on position %d",
                         schedule->name, request->memory_limit_bytes, ceil(least), where);
     }

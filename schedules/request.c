@@ -19,8 +19,11 @@ static crl_status check_virtual(const crl_schedule *schedule, const crl_schedule
                     schedule->name, stages, positions, schedule->least_virtual);
 }
 
+/* Sums over a whole step stay finite. */
+static const double largest_cost = 1e100;
+
 static bool is_cost(double value) {
-    return isfinite(value) && value >= 0;
+    return value >= 0 && value <= largest_cost;
 }
 
 static crl_status check_costs(const crl_schedule *schedule, const crl_schedule_request *request) {
@@ -28,12 +31,13 @@ static crl_status check_costs(const crl_schedule *schedule, const crl_schedule_r
         const crl_stage_cost *c = &request->cost[s];
         if (!is_cost(c->forward_s) || !is_cost(c->input_s) || !is_cost(c->weight_s) ||
             !is_cost(c->kept_bytes) || !is_cost(c->held_bytes)) {
-            return CRL_FAIL(INVALID, "%s: a cost of stage %d is not 0 or more", schedule->name, s);
+            return CRL_FAIL(INVALID, "%s: a cost of stage %d is not from 0 to %g", schedule->name, s,
+                            largest_cost);
         }
     }
     if (!is_cost(request->message_s) || !is_cost(request->memory_limit_bytes)) {
-        return CRL_FAIL(INVALID, "%s: message %g s, memory limit %g bytes, expected 0 or more",
-                        schedule->name, request->message_s, request->memory_limit_bytes);
+        return CRL_FAIL(INVALID, "%s: message %g s, memory limit %g bytes, expected 0 to %g",
+                        schedule->name, request->message_s, request->memory_limit_bytes, largest_cost);
     }
     return CRL_STATUS_OK;
 }

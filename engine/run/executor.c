@@ -93,22 +93,29 @@ static void touch(const crl_executor *x, crl_lifetime *life, const int *base,
     }
 }
 
-static int count_lifetimes(const crl_executor *x, int *base) {
-    int count = 0;
-    for (int l = 0; l < x->locals; l++) {
-        base[l] = count;
-        count += crl_executor_micro_batches(x) * x->local[l].layout->blocks;
+/* Where those of each stage begin; indices of blocks fit an int from here on. */
+static crl_status count_lifetimes(const crl_executor *x, int *base, int *out) {
+    int64_t count = 0;
+    for (int l = 0; l < x->locals && count <= INT32_MAX; l++) {
+        base[l] = (int)count;
+        count += (int64_t)crl_executor_micro_batches(x) * x->local[l].layout->blocks;
     }
-    return count;
+    if (count > INT32_MAX) {
+        return CRL_FAIL(UNSUPPORTED,
+                        "position %d: %d micro-batches of its stages have more than %d blocks",
+                        x->config.position, crl_executor_micro_batches(x), INT32_MAX);
+    }
+    *out = (int)count;
+    return CRL_STATUS_OK;
 }
 
 static crl_status plan_activations(crl_executor *x) {
     crl_status status = CRL_STATUS_OK;
     const crl_action_list *list = &x->config.program->position[x->row];
     crl_lifetime *life = NULL;
-    int *base = NULL;
+    int *base = NULL, count = 0;
     CRL_TRY_OUT(crl_alloc(&base, (size_t)x->locals, sizeof *base));
-    const int count = count_lifetimes(x, base);
+    CRL_TRY_OUT(count_lifetimes(x, base, &count));
     CRL_TRY_OUT(crl_alloc(&life, (size_t)count, sizeof *life));
     for (int l = 0; l < x->locals; l++) {
         const crl_stage_layout *layout = x->local[l].layout;

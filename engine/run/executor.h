@@ -30,7 +30,7 @@ typedef struct crl_executor_config {
 } crl_executor_config;
 
 /* Prepares the layers of this position's stages and plans memory; needs no other rank.
- * UNSUPPORTED: more than CRL_EXECUTOR_MAX_FIELDS inputs. */
+ * UNSUPPORTED: more than CRL_EXECUTOR_MAX_FIELDS inputs, or more blocks than an int counts. */
 CRL_NODISCARD crl_status crl_executor_create(crl_executor **out, const crl_executor_config *config);
 /* Releases the layers; not the memory it was bound to. NULL is fine. */
 void crl_executor_destroy(crl_executor *executor);

@@ -11,7 +11,10 @@
 static crl_status choose(crl_settings **out, char *said, const crl_cli *cli, crl_cli_args *args,
                          const crl_text_list *sets, const crl_settings *settings, int ranks) {
     char layout[CRL_CLI_FOUND_BYTES];
-    const crl_cli_search_config config = {.devices = ranks, .pinned = true};
+    const crl_cli_search_config config = {.machine = settings->parallel.machine,
+                                          .profile = settings->parallel.profile,
+                                          .devices = ranks,
+                                          .pinned = true};
     crl_cli_search search = {0};
     crl_status status = CRL_STATUS_OK;
     int index = 0;

@@ -182,6 +182,8 @@ crl_status crl_cli_search_init(crl_cli_search *out, const crl_cli *cli, crl_cli_
                                const crl_settings *settings, const crl_cli_search_config *config) {
     const int otherwise = args->exit_code;
     out->settings = settings;
+    out->machine_path = config->machine;
+    out->profile_path = config->profile;
     args->exit_code = CRL_EXIT_USAGE;
     CRL_TRY(take_machine(out, config));
     CRL_TRY(take_profiles(out, cli, config));

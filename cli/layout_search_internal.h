@@ -24,6 +24,7 @@ typedef struct crl_cli_search {
     crl_machine machine;
     crl_profile_list profiles;
     const crl_settings *settings; /* lent */
+    const char *machine_path, *profile_path; /* lent; may be NULL */
     int devices;
     crl_search_request request; /* of the above */
     crl_search *search;

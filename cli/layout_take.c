@@ -125,6 +125,20 @@ static crl_status reservation(double *out, double limit, const crl_cli *cli, crl
     return status;
 }
 
+/* What the layout was chosen for decides its automatic schedules too. */
+static crl_status add_costs(crl_text_list *sets, crl_arena *arena, const crl_cli_search *search) {
+    const char *item = NULL;
+    if (search->machine_path && search->machine_path[0]) {
+        CRL_TRY(crl_arena_format(arena, &item, "parallel.machine=%s", search->machine_path));
+        CRL_TRY(add(sets, arena, item));
+    }
+    if (search->profile_path && search->profile_path[0]) {
+        CRL_TRY(crl_arena_format(arena, &item, "parallel.profile=%s", search->profile_path));
+        CRL_TRY(add(sets, arena, item));
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status too_much(double fewest, double limit) {
     char least[32], most[32];
     crl_cli_bytes(most, limit);
@@ -147,6 +161,7 @@ crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cl
         double bytes = INFINITY;
         CRL_TRY(crl_cli_search_sets(&all, &args->arena, &search->search->found[i],
                                     search->settings->lanes));
+        CRL_TRY(add_costs(&all, &args->arena, search));
         CRL_TRY(crl_cli_settings(&settings, cli, args, &all));
         const crl_status status = reservation(&bytes, limit, cli, args, settings);
         if (status == CRL_STATUS_OK && bytes <= limit) {

@@ -143,16 +143,20 @@ static void print_prediction(const crl_prediction *p, const char *source) {
 
 crl_status crl_cli_print_prediction(const crl_layout *layout, const double *node_s) {
     crl_status status = CRL_STATUS_OK;
-    crl_machine machine = *crl_counted_nominal();
+    crl_machine machine = layout->machine.machine;
     crl_profile *profile = NULL;
     crl_prediction prediction;
     configured c = {0};
+    const bool measured = node_s || layout->settings->parallel.profile[0];
     if (!layout->schedule) /* a file's: it knows its order, and the cost model asks schedules */
         return CRL_STATUS_OK;
-    machine.nodes = 1;
-    machine.devices_per_node = (int)crl_settings_ranks(layout->settings);
+    if (!layout->settings->parallel.machine[0]) {
+        machine.nodes = 1;
+        machine.devices_per_node = (int)crl_settings_ranks(layout->settings);
+    }
     CRL_TRY_OUT(configured_init(&c, layout));
-    CRL_TRY_OUT(crl_profile_counted(&profile, layout->graph, &machine, node_s, layout->states));
+    CRL_TRY_OUT(crl_profile_counted(&profile, layout->graph, &machine,
+                                    measured ? layout->node_s : NULL, layout->states));
     if (crl_predict(&prediction, NULL, &c.hybrid, profile, &machine) == CRL_STATUS_OK)
         print_prediction(&prediction, profile->source);
     else

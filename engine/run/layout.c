@@ -114,13 +114,7 @@ crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
         crl_layout_graph(&layout->graph, settings, registries, settings->train.micro_batch));
     CRL_TRY_OUT(crl_layout_graph(&layout->evaluate_graph, settings, registries,
                                  settings->train.evaluate_batch));
-    const size_t times = (size_t)layout->graph->nodes * CRL_PHASES;
-    CRL_TRY_OUT(crl_alloc(&layout->node_s, times, sizeof(double)));
-    if (node_s) {
-        memcpy(layout->node_s, node_s, times * sizeof(double));
-    } else {
-        crl_counted_times(layout->node_s, layout->graph, crl_counted_nominal());
-    }
+    CRL_TRY_OUT(crl_layout_times(layout, node_s));
     CRL_TRY_OUT(make_plans(layout, registries));
     *out = layout;
     layout = NULL;
@@ -136,6 +130,7 @@ void crl_layout_destroy(crl_layout *layout) {
         crl_graph_destroy(layout->graph);
         crl_graph_destroy(layout->evaluate_graph);
         crl_program_destroy(layout->own_schedule);
+        crl_machine_file_fini(&layout->machine);
         crl_free(layout->first_row);
         crl_free(layout->widths);
         crl_free(layout->node_s);

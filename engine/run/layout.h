@@ -10,6 +10,7 @@
 #include "engine/ir/schedule.h"
 #include "engine/ir/simulate.h"
 #include "engine/run/lane_plan.h"
+#include "engine/run/machine.h"
 #include "engine/run/settings.h"
 
 #ifdef __cplusplus
@@ -33,6 +34,7 @@ typedef struct crl_layout {
     int lane_buffers;             /* of gradients, on the rank that needs the most */
     int lanes;                    /* L in effect: at most the micro-batches */
     int micro_batches;            /* M of a step, training and validation */
+    crl_machine_file machine; /* the settings', or the nominal one */
     double *node_s;               /* (nodes × CRL_PHASES) of one micro-batch */
     crl_stage_cost *stage; /* (stages) the same by stage, with what it keeps and makes again */
     double message_s;      /* the largest of all edges, over the nominal link */
@@ -44,7 +46,8 @@ typedef struct crl_layout {
 CRL_NODISCARD crl_status crl_layout_graph(crl_graph **out, const crl_settings *settings,
                                           const crl_registries *registries, int64_t batch);
 
-/* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: analytic. */
+/* `node_s` measured times (nodes × CRL_PHASES seconds), or NULL: those of the settings' profile, or
+ * counted for their machine. */
 CRL_NODISCARD crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
                                            const crl_registries *registries, const double *node_s);
 /* NULL is fine. */

@@ -41,7 +41,7 @@ static double activation_limit(const crl_layout *layout) {
 }
 
 crl_status crl_layout_costs(crl_layout *layout) {
-    const crl_link *link = &crl_counted_nominal()->within;
+    const crl_link *link = &layout->machine.machine.within;
     for (int s = 0; s < layout->stages; s++) {
         CRL_TRY(stage_costs(&layout->stage[s], layout, &layout->plan->stage[s]));
     }

@@ -57,7 +57,7 @@ static void chain_add(chain *c, const crl_layout *layout, const crl_recompute *r
     c->activation_bytes[u] = crl_recompute_kept_bytes(recompute, n, n + 1);
     if (n + 1 < graph->nodes) {
         c->boundary_s[u] = 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
-                           crl_counted_nominal()->within.bytes_per_s;
+                           layout->machine.machine.within.bytes_per_s;
     }
 }
 

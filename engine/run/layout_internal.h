@@ -21,6 +21,8 @@ crl_status crl_layout_positions(int *out, const crl_layout *layout);
 crl_status crl_layout_in_flight(int *out, const crl_layout *layout);
 /* Gradient buffers of the rank that needs the most. */
 crl_status crl_layout_most_buffers(int *out, const crl_layout *layout);
+/* Fills the machine and node_s, from `measured_s` where that is given. */
+crl_status crl_layout_times(crl_layout *layout, const double *measured_s);
 /* Weights, gradients and optimizer state that node n brings to its rank. */
 double crl_layout_state_bytes(const crl_layout *layout, int n);
 /* The first node of every stage, as the partitioner says. (S) */

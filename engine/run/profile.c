@@ -16,6 +16,7 @@ void crl_settings_alone(crl_settings *out, const crl_settings *settings,
     out->parallel.pipeline = out->parallel.data = out->parallel.virtual_stages = 1;
     out->parallel.cuts.count = out->parallel.replicas.count = out->parallel.recompute.count = 0;
     out->parallel.widths = NULL;
+    out->parallel.profile = out->parallel.machine = "";
     out->parallel.group = 0;
     out->parallel.memory_limit_bytes = 0;
     out->parallel.schedule = ((const crl_plugin *)registries->schedules[0])->name;

@@ -74,6 +74,11 @@ static const crl_option parallel_table[] = {
              "partitioner manual: the first node of every stage but the first, e.g. [h2.ln1]"),
     PARALLEL(crl_option_bytes, memory_limit_bytes, "memory_limit", "0", 0, 1e18,
              "of a device; 0: none"),
+    PARALLEL(crl_option_text, profile, "profile", "", 0, 0,
+             "costs for cuts and automatic schedules: a file of `carole profile`; empty: counted"),
+    PARALLEL(crl_option_text, machine, "machine", "", 0, 0,
+             "what costs are counted for and messages take: a machine description; empty: a "
+             "nominal CPU core"),
     PARALLEL(crl_option_list, recompute, "recompute", "none", 0, 0,
              "what backward makes again instead of keeping: none, selective or full; one for all, "
              "one per stage, or layers by name, e.g. [h0=full, h1=selective]"),

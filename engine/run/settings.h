@@ -37,6 +37,8 @@ typedef struct crl_settings_parallel {
     const char *partitioner;
     crl_text_list cuts;         /* manual: names of the first node of stages 1.. */
     int64_t memory_limit_bytes; /* per device; 0: none */
+    const char *profile;        /* file of measured costs; "": counted for */
+    const char *machine;        /* a machine's file; "": a nominal one */
 } crl_settings_parallel;
 
 typedef struct crl_settings_train {

@@ -74,16 +74,12 @@ void entry() {
     }
 }
 
+// A fiber that stays is given up with all its stack holds: no strings, for they would leak.
 [[noreturn]] void stay() {
     for (;;) {
         current().state = State::kStuck;
         yield();
     }
-}
-
-[[noreturn]] void fail(const std::string &problem) {
-    report(problem);
-    stay();
 }
 
 void prepare(const dim3 &size) {
@@ -173,10 +169,12 @@ bool warp_is_complete(int first, const Thread &own) {
         const Thread &other = *block.threads[(size_t)(first + l)];
         if (other.state != State::kAtWarp)
             return false;
-        if (other.mask != own.mask || strcmp(other.operation, own.operation) != 0)
-            fail(named(block.current) + " is in " + own.operation + " at " + at(own.place) + ", " +
-                 named(first + l) + " of its mask in " + other.operation + " at " +
-                 at(other.place));
+        if (other.mask != own.mask || strcmp(other.operation, own.operation) != 0) {
+            report(named(block.current) + " is in " + own.operation + " at " + at(own.place) +
+                   ", " + named(first + l) + " of its mask in " + other.operation + " at " +
+                   at(other.place));
+            stay();
+        }
     }
     return true;
 }
@@ -237,9 +235,11 @@ bool sync_block(Place place, bool predicate) {
     }
     for (int t = 0; t < block.count; t++) {
         const Place other = block.threads[(size_t)t]->place;
-        if (other.line != place.line || strcmp(other.file, place.file) != 0)
-            fail("divergent barrier: " + named(block.current) + " is at " + at(place) + ", " +
-                 named(t) + " at " + at(other));
+        if (other.line != place.line || strcmp(other.file, place.file) != 0) {
+            report("divergent barrier: " + named(block.current) + " is at " + at(place) + ", " +
+                   named(t) + " at " + at(other));
+            stay();
+        }
     }
     for (int t = 0; t < block.count; t++)
         block.threads[(size_t)t]->state = State::kReady;
@@ -259,8 +259,11 @@ uint64_t sync_warp(Place place, const char *operation, unsigned mask, uint64_t v
     own.value = value;
     own.source = source;
     own.state = State::kAtWarp;
-    if (!(mask & 1u << lane()))
-        fail(named(block.current) + " is not in its own mask in " + operation + " at " + at(place));
+    if (!(mask & 1u << lane())) {
+        report(named(block.current) + " is not in its own mask in " + operation + " at " +
+               at(place));
+        stay();
+    }
     if (warp_is_complete(first, own)) {
         complete_warp(first, mask);
         if (strcmp(operation, "__syncwarp") == 0)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# engine/kernels/cuda/*.cu through nvcc, wherever there is one: a GPU is not needed for that. By hand
+# and not as a language of CMake's, whose compilers would get the host's flags and sanitizers.
+#   crl_cuda         static library of the kernels; brings the static CUDA runtime with it
+#   libcarole        holds them too; the command does not, until it can use them
+#   <name>.cu.ptxas  what the assembler says of registers and spills, read by a test
+# The runtime looks for a driver at its first call, so programs start without one.
+set(CRL_WITH_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (not under sanitizers), ON or OFF")
+set(CRL_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for; PTX of the last one goes along")
+
+set(CRL_CUDA_TARGET "")
+if(CRL_WITH_CUDA STREQUAL "OFF" OR (CRL_WITH_CUDA STREQUAL "AUTO" AND CRL_SANITIZE))
+    return()
+endif()
+find_program(CRL_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+if(CRL_NVCC)
+    file(REAL_PATH ${CRL_NVCC} nvcc)
+    cmake_path(GET nvcc PARENT_PATH bin)
+    cmake_path(GET bin PARENT_PATH toolkit)
+    find_library(CRL_CUDART cudart_static HINTS ${toolkit} PATH_SUFFIXES lib64 lib)
+    find_path(CRL_CUDA_INCLUDE cuda_runtime.h HINTS ${toolkit}/include)
+endif()
+if(NOT CRL_NVCC OR NOT CRL_CUDART OR NOT CRL_CUDA_INCLUDE)
+    if(CRL_WITH_CUDA STREQUAL "ON")
+        message(FATAL_ERROR "CRL_WITH_CUDA=ON, but no nvcc with a static runtime was found")
+    endif()
+    return()
+endif()
+
+set(architectures "")
+foreach(architecture ${CRL_CUDA_ARCHITECTURES})
+    list(APPEND architectures -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+list(GET CRL_CUDA_ARCHITECTURES -1 last)
+list(APPEND architectures -gencode arch=compute_${last},code=compute_${last})
+# -fmad=false: products and sums are fused only where the source says so, which makes the numbers
+# those of the CPU emulation and the same in every copy of an expression.
+set(flags -std=c++17 -O3 -fmad=false ${architectures} -Xptxas=-v -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR}
+    -Xcompiler=-Wall,-Wextra,-fPIC,-fvisibility=default)
+if(CRL_WERROR)
+    list(APPEND flags -Werror=all-warnings)
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/engine/kernels/cuda/*.cu)
+set(objects "")
+foreach(source ${sources})
+    cmake_path(GET source FILENAME name)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    set(report ${CMAKE_BINARY_DIR}/cuda/${name}.ptxas)
+    # The assembler's report goes into a file, unless nvcc fails.
+    string(JOIN "' '" compile ${CRL_NVCC} ${flags} -MD -MF ${object}.d -c ${source} -o ${object})
+    add_custom_command(OUTPUT ${object} BYPRODUCTS ${report}
+        COMMAND sh -c "'${compile}' 2>'${report}' || { cat '${report}'; exit 1; }"
+        DEPENDS ${source} DEPFILE ${object}.d COMMENT "Building CUDA object cuda/${name}.o" VERBATIM)
+    list(APPEND objects ${object})
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+
+set(CRL_CUDA_TARGET crl_cuda)
+add_library(crl_cuda STATIC ${objects})
+set_target_properties(crl_cuda PROPERTIES LINKER_LANGUAGE CXX)
+set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+set(runtime ${CRL_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
+target_link_libraries(crl_cuda INTERFACE ${runtime})
+
+target_sources(carole_library PRIVATE ${objects})
+target_link_libraries(carole_library PRIVATE ${runtime})
+add_dependencies(carole_library crl_cuda)

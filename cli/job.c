@@ -143,9 +143,8 @@ static crl_status show_broken_schedule(const crl_cli *cli, const char *path) {
     crl_check_report report;
     enum { COLUMNS = 160 };
     CRL_TRY(crl_layout_read_schedule(&program, path));
-    crl_program_check(program, &report);
-    crl_status status = CRL_STATUS_OK;
-    if (report.verdict != CRL_VERDICT_VALID && cli->rank == 0)
+    crl_status status = crl_program_try_check(program, &report);
+    if (status == CRL_STATUS_OK && report.verdict != CRL_VERDICT_VALID && cli->rank == 0)
         status = crl_program_print_grid(program, NULL, &report, COLUMNS, stderr);
     crl_program_destroy(program);
     return status;

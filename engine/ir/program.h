@@ -113,6 +113,9 @@ typedef struct crl_check_report {
  * WAIT_SEND and WAIT_RECV complete only when both SEND and RECV have been reached.
  */
 void crl_program_check(const crl_program *program, crl_check_report *report);
+/* The same where memory may run out: NOMEM; CRL_STATUS_OK whatever was found. */
+CRL_NODISCARD crl_status crl_program_try_check(const crl_program *program,
+                                               crl_check_report *report);
 /* The same as a failure: INVALID "schedule: ...". */
 CRL_NODISCARD crl_status crl_program_require_valid(const crl_program *program);
 

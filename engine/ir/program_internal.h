@@ -54,5 +54,3 @@ char *crl_program_action_text(const crl_program *program, const crl_action *acti
 
 /* Like crl_program_append, for all kinds. */
 crl_status crl_action_list_append(crl_action_list *list, const crl_action *action);
-/* The check, when memory may run out. */
-crl_status crl_program_try_check(const crl_program *program, crl_check_report *report);

@@ -42,7 +42,7 @@ crl_status crl_layout_check_own(const crl_layout *layout) {
     const crl_program *own = layout->own_schedule;
     const char *path = layout->settings->parallel.schedule;
     crl_check_report report;
-    crl_program_check(own, &report);
+    CRL_TRY(crl_program_try_check(own, &report));
     if (report.verdict != CRL_VERDICT_VALID) {
         return CRL_FAIL(INVALID, "%s: %s%s", path,
                         report.verdict == CRL_VERDICT_DEADLOCK ? "deadlock: " : "", report.why);

@@ -123,6 +123,19 @@ TEST_F(FaultsAllocation, FailsOnInterleavedStages) {
     FailEach(SmallGpt() + Width(2, 1) + Schedule("interleaved"), 7);
 }
 
+// A user's own schedule on replicas of unequal widths, updated before the norm is known.
+TEST_F(FaultsAllocation, FailsWithAScheduleOfOnesOwn) {
+    write_text(scratch_ / "own.csv", "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
+                                     "1F0,1I0,1F1,1W0,1B1,1F2,1B2,1F3,1B3\n");
+    FailEach(SmallGpt() + Sets{{"parallel.schedule", scratch_ / "own.csv"},
+                               {"parallel.replicas", "[2, 1]"},
+                               {"train.micro_batch", "1"},
+                               {"train.steps", "3"},
+                               {"optimizer.validate", "after"},
+                               {"optimizer.clip", "0.5"}},
+             5);
+}
+
 // Of a resumed run: what loading a checkpoint allocates.
 TEST_F(FaultsAllocation, EveryOneFailsWhileResuming) {
     const Sets sets = Small();

@@ -108,7 +108,10 @@ static crl_status read_file(crl_stage_cost *out, int stages, const double common
                             const char *path, crl_arena *arena) {
     char *text = NULL;
     size_t bytes = 0;
-    CRL_TRY(crl_file_read(&text, &bytes, path, file_limit_bytes));
+    const crl_status found = crl_file_read(&text, &bytes, path, file_limit_bytes);
+    if (found == CRL_STATUS_NOT_FOUND)
+        return CRL_FAIL(INVALID, "--costs: %s: no such file, nor three numbers", path);
+    CRL_TRY(found);
     const crl_status status = read_rows(out, stages, common, path, text, arena);
     crl_free(text);
     return status;

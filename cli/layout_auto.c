@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `parallel: auto`: the layout of a job is searched for when it starts, by counted costs, which are
- * the same on every rank: all of them choose the same without a word between them. The micro-batch
- * size stays as it is, because it decides the bits; so do lanes that the config gives.
+ * `parallel: auto`: the layout of a job is searched for when it starts, by costs that are counted
+ * or from a file, the same on every rank: all choose the same without a word between them. The
+ * micro-batch size stays as it is, because it decides the bits; so do lanes that the config gives.
  */
 #include "cli/layout_search_internal.h"
 

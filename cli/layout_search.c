@@ -114,15 +114,35 @@ static crl_status check_names(const crl_cli_search *s, const crl_cli *cli, const
     return status;
 }
 
+/* Of a file's profiles those of `size`; both ascend. */
+static crl_status keep_sizes(crl_profile_list *list, const int64_t *size, int sizes,
+                             const char *path) {
+    for (int i = 0; i < sizes; i++) {
+        int at = i;
+        while (at < list->count && list->item[at]->micro_batch != size[i])
+            at++;
+        if (at == list->count)
+            return CRL_FAIL(INVALID, "%s: has no micro-batches of %lld", path, (long long)size[i]);
+        crl_profile *other = list->item[i];
+        list->item[i] = list->item[at];
+        list->item[at] = other;
+    }
+    while (list->count > sizes)
+        crl_profile_destroy(list->item[--list->count]);
+    return CRL_STATUS_OK;
+}
+
 static crl_status take_profiles(crl_cli_search *s, const crl_cli *cli,
                                 const crl_cli_search_config *config) {
     int64_t size[MOST_SIZES];
     int sizes;
+    CRL_TRY(take_sizes(size, &sizes, s->settings, config));
     if (given(config->profile)) {
         CRL_TRY(crl_profile_file_read(&s->profiles, config->profile));
+        if (config->micro_batches.count > 0 || config->pinned)
+            CRL_TRY(keep_sizes(&s->profiles, size, sizes, config->profile));
         return check_names(s, cli, config->profile);
     }
-    CRL_TRY(take_sizes(size, &sizes, s->settings, config));
     CRL_TRY(crl_alloc(&s->profiles.item, (size_t)sizes, sizeof(crl_profile *)));
     for (int i = 0; i < sizes; i++) {
         CRL_TRY(count(&s->profiles.item[i], s, cli, size[i]));

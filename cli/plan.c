@@ -28,7 +28,7 @@ static const crl_option options[] = {
            crl_option_bool, search, 0, 0),
     OPTION("devices", "0", "look for the fastest layout of so many devices", crl_option_int,
            devices, 0, 65535),
-    OPTION("machine", "", "look for the fastest layout on this machine (a file, docs/planner.md)",
+    OPTION("machine", "", "look for the fastest layout on this machine (a file, docs/machines.md)",
            crl_option_text, machine, 0, 0),
     OPTION("profile", "", "with the costs of this file, as `carole profile --out` writes it",
            crl_option_text, profile, 0, 0),
@@ -188,10 +188,11 @@ static crl_status search(const crl_cli *cli, crl_cli_args *args, const crl_setti
     crl_cli_search search = {0};
     crl_settings *taken = NULL;
     int index = 0;
-    const crl_cli_search_config config = {.machine = o->machine,
-                                          .profile = o->profile,
+    const crl_settings_parallel *own = &settings->parallel;
+    const crl_cli_search_config config = {.machine = o->machine[0] ? o->machine : own->machine,
+                                          .profile = o->profile[0] ? o->profile : own->profile,
                                           .devices = (int)o->devices,
-                                          .pinned = settings->parallel.layout == CRL_LAYOUT_AUTO,
+                                          .pinned = own->layout == CRL_LAYOUT_AUTO,
                                           .micro_batches = o->micro_batches,
                                           .schedule = o->schedule,
                                           .positions = o->pipeline};
@@ -204,7 +205,9 @@ static crl_status search(const crl_cli *cli, crl_cli_args *args, const crl_setti
     }
     crl_cli_search_print(&search);
     if (taken)
-        printf("\nlayout %d is written to %s\n", index + 1, o->write);
+        printf("\nlayout %d is written to %s%s\n", index + 1, o->write,
+               index > 0 ? ": the first that fits when its reservation is counted to the byte"
+                         : "");
 out:
     crl_settings_destroy(taken);
     crl_cli_search_fini(&search);
@@ -254,8 +257,9 @@ const crl_command crl_command_plan = {
     .arguments = "CONFIG",
     .min_arguments = 1,
     .max_arguments = 1,
-    .more = "With --search, --devices, --machine or --profile the layout is looked for: the ten "
-            "best with why they lose, and with --write a config that `train` takes.",
+    .more = "With --search, --devices, --machine, --profile, --micro-batches, --schedule, "
+            "--pipeline or --write the layout is looked for: the ten best with why they lose, and "
+            "with --write a config that `train` takes. Without them the config's own is shown.",
     .options = options,
     .options_bytes = sizeof(plan_options),
     .run = run,

@@ -77,8 +77,8 @@ void crl_cli_search_print(const crl_cli_search *s) {
     const crl_search *search = s->search;
     const bool price = s->machine.price_per_hour > 0;
     char number[16];
-    printf("model %s on %d devices of machine %s, global batch %lld: %lld layouts, %lld of them "
-           "simulated\n",
+    printf("model %s on %d devices of machine %s, global batch %lld: %lld layouts, %lld "
+           "simulations\n",
            s->settings->model_type, s->devices, s->machine.name,
            (long long)s->settings->train.global_batch, (long long)search->candidates,
            (long long)search->predicted);

@@ -30,11 +30,11 @@ typedef struct simulate_options {
 static const crl_option table[] = {
     {"schedule", "", "a schedule by name, in place of FILE.csv", &crl_option_text,
      offsetof(simulate_options, schedule), 0, 0, NULL},
-    {"stages", "0", "its number of stages", &crl_option_int, offsetof(simulate_options, stages), 0,
-     65535, NULL},
-    {"positions", "0", "or its number of pipeline positions", &crl_option_int,
+    {"stages", "0", "of the schedule; or give --positions", &crl_option_int,
+     offsetof(simulate_options, stages), 0, 65535, NULL},
+    {"positions", "0", "pipeline positions of the schedule; or give --stages", &crl_option_int,
      offsetof(simulate_options, positions), 0, 65535, NULL},
-    {"micro-batches", "0", "its number of micro-batches", &crl_option_int,
+    {"micro-batches", "0", "of the schedule", &crl_option_int,
      offsetof(simulate_options, micro_batches), 0, 65535, NULL},
     {"virtual", "0", "stages per pipeline position; 0: the least that the schedule serves",
      &crl_option_int, offsetof(simulate_options, virtual_stages), 0, 4096, NULL},
@@ -61,7 +61,7 @@ static crl_status read_sizes(crl_schedule_request *out, const crl_schedule *sche
     const int64_t width = o->virtual_stages > 0 ? o->virtual_stages : schedule->least_virtual;
     if ((o->stages == 0) == (o->positions == 0))
         return CRL_FAIL(INVALID, o->stages == 0
-                                     ? "simulate: --stages is missing"
+                                     ? "simulate: --stages or --positions is missing"
                                      : "simulate: both --stages and --positions are given");
     if (o->micro_batches == 0)
         return CRL_FAIL(INVALID, "simulate: --micro-batches is missing");

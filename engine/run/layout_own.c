@@ -20,7 +20,10 @@ crl_status crl_layout_read_schedule(crl_program **out, const char *path) {
     crl_status status = CRL_STATUS_OK;
     char *text = NULL;
     size_t bytes = 0;
-    CRL_TRY_OUT(crl_file_read(&text, &bytes, path, schedule_limit_bytes));
+    status = crl_file_read(&text, &bytes, path, schedule_limit_bytes);
+    if (status == CRL_STATUS_NOT_FOUND) /* the config's fault */
+        status = CRL_FAIL(INVALID, "%s: no such file, expected a schedule", path);
+    CRL_TRY_OUT(status);
     CRL_TRY_OUT(crl_program_parse(out, path, text, bytes));
 out:
     crl_free(text);

@@ -40,7 +40,9 @@ crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *re
     const crl_settings *s = layout->settings;
     const void *schedule = NULL;
     if (crl_layout_is_file(s->parallel.schedule)) {
-        CRL_TRY(crl_layout_read_schedule(&layout->own_schedule, s->parallel.schedule));
+        CRL_TRY(
+            crl_layout_placed(crl_layout_read_schedule(&layout->own_schedule, s->parallel.schedule),
+                              s, "parallel.schedule"));
         layout->stages = layout->own_schedule->stages;
         return crl_layout_placed(crl_layout_check_own(layout), s, "parallel.schedule");
     }
@@ -203,8 +205,7 @@ static int weight_order(int *out, const crl_program *program, int row, int stage
     int count = 0;
     for (int i = 0; i < list->count; i++) {
         const crl_action *a = &list->action[i];
-        if (a->stage == stage &&
-            (a->kind == CRL_ACTION_BACKWARD || a->kind == CRL_ACTION_WEIGHT)) {
+        if (a->stage == stage && (a->kind == CRL_ACTION_BACKWARD || a->kind == CRL_ACTION_WEIGHT)) {
             out[count++] = first + a->micro_batch;
         }
     }
@@ -242,11 +243,10 @@ static crl_status pipeline_buffers(int *most, const crl_layout *layout, int pipe
                 own[mine++] = all.first + order[i];
             }
         }
-        const crl_lane_plan_config config = {
-            layout->lanes,
-            layout->micro_batches,
-            {all.first + rows[r].first, all.first + rows[r].last},
-            own};
+        const crl_lane_plan_config config = {layout->lanes,
+                                             layout->micro_batches,
+                                             {all.first + rows[r].first, all.first + rows[r].last},
+                                             own};
         CRL_TRY(crl_lane_plan_create(&plan, &config));
         *most = plan->buffers > *most ? plan->buffers : *most;
         crl_lane_plan_destroy(plan);

@@ -130,6 +130,13 @@ TEST_F(CliPlan, UsesAProfileOfTheSameModel) {
         0);
     const auto result = carole({"plan", config, "--devices", "2", "--profile", profile});
     EXPECT_EQ(result.code, 0) << result.err;
+    expect_failure(carole({"plan", config, "--profile", profile, "--micro-batches", "8"}), 2,
+                   "has no micro-batches of 8");
+    // Bits go by the micro-batch size: auto keeps the config's among those of the file.
+    const std::string automatic =
+        instead("parallel", "parallel:\n  layout: auto\n  profile: " + profile + "\n");
+    const auto own = carole({"plan", automatic, "--set", "train.micro_batch=2"});
+    EXPECT_NE(own.out.find("micro-batch 2,"), std::string::npos) << own.out << own.err;
     const std::string other = instead("model", "model:\n  type: mlp\n  hidden: [16]\n");
     const auto refused = carole({"plan", other, "--devices", "2", "--profile", profile});
     EXPECT_EQ(refused.code, 2);

@@ -11,11 +11,13 @@
  * memory: of each stage from F to I, of the position from F to W. Of all that is left the action
  * that is first in the pattern can therefore always run, and the walk ends.
  *
- * cost card: time linear in the number of actions times the actions that a forward overtakes.
+ * cost card: time linear in the number of actions times log2(P), plus the forwards of the one leg
+ * that those of the other overtake.
  */
 #include "schedules/v_shape_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "engine/base/alloc.h"
 #include "schedules/request_internal.h"
@@ -37,6 +39,8 @@ typedef struct v_shape {
     int most_held;
     v_position *position; /* (P) */
     double *ends;         /* (P x V_PASSES x M) */
+    int leaves;           /* of a tree over the positions, a power of two: */
+    int *first;           /* (2 x leaves) whose choice comes first; -1: nobody's. [1] of all */
     crl_program *program;
 } v_shape;
 
@@ -65,6 +69,11 @@ static crl_status shape_init(v_shape *self, const crl_schedule_request *request,
     const size_t positions = (size_t)self->positions, micro_batches = (size_t)self->micro_batches;
     CRL_TRY(crl_alloc(&self->position, positions, sizeof *self->position));
     CRL_TRY(crl_alloc(&self->ends, positions * V_PASSES * micro_batches, sizeof *self->ends));
+    for (self->leaves = 1; self->leaves < self->positions;) {
+        self->leaves *= 2;
+    }
+    CRL_TRY(crl_alloc(&self->first, 2 * (size_t)self->leaves, sizeof *self->first));
+    memset(self->first, 0xff, 2 * (size_t)self->leaves * sizeof *self->first);
     for (int p = 0; p < self->positions; p++) {
         v_position *position = &self->position[p];
         int start[V_PASSES];
@@ -111,36 +120,27 @@ static int due(const v_position *self, int kind) {
     return self->pattern.start[kind] + V_PERIOD * self->next[kind];
 }
 
-static int first_due(const v_position *self) {
-    int first = due(self, 0);
-    for (int kind = 1; kind < V_KINDS; kind++) {
-        first = due(self, kind) < first ? due(self, kind) : first;
-    }
-    return first;
+/* Actions of a kind that have not run and come before `unit` in the pattern. */
+static int left_before(const v_shape *self, const v_position *position, int kind, int unit) {
+    const int periods = (unit - due(position, kind) + V_PERIOD - 1) / V_PERIOD;
+    const int left = self->micro_batches - position->next[kind];
+    return periods < 0 ? 0 : periods < left ? periods : left;
 }
 
-/* Whether the next forward of a kind may overtake all that the pattern runs before it. */
+/* Whether the next forward of a kind may overtake all that the pattern runs before it. Of that only
+ * forwards of the other leg fill memory, so it is fullest now or right after one of those. */
 static bool fits(const v_shape *self, const v_position *position, int kind) {
-    const v_pattern *pattern = &position->pattern;
-    const int leg = v_leg(kind);
-    int kept = position->kept[leg], held = position->held;
-    for (int unit = first_due(position);; unit++) {
-        if (kept >= pattern->most_kept[leg] || held >= self->most_held) {
-            return false;
-        }
-        if (unit == due(position, kind)) {
-            return true;
-        }
-        const int other = pattern->kind_at[unit % V_PERIOD];
-        if (unit < due(position, other) ||
-            (unit - pattern->start[other]) / V_PERIOD >= self->micro_batches) {
-            continue; /* has run, or is not there */
-        }
-        held += v_is_forward(other) ? 1 : other >= V_PASSES ? -1 : 0;
-        if (v_leg(other) == leg && other < V_PASSES) {
-            kept += v_is_forward(other) ? 1 : -1;
-        }
+    const int leg = v_leg(kind), other = leg ? V_FORWARD_DOWN : V_FORWARD_UP;
+    const int overtaken = left_before(self, position, other, due(position, kind));
+    bool enough = position->kept[leg] < position->pattern.most_kept[leg];
+    for (int i = 0; i <= overtaken && enough; i++) {
+        const int unit = due(position, other) + V_PERIOD * (i - 1);
+        const int freed = i > 0 ? left_before(self, position, V_WEIGHT_DOWN, unit) +
+                                      left_before(self, position, V_WEIGHT_UP, unit)
+                                : 0;
+        enough = position->held + i - freed < self->most_held;
     }
+    return enough;
 }
 
 /* Which of two kinds goes first: the one that starts first, else as in the pattern. */
@@ -152,7 +152,18 @@ static void prefer(v_position *self, int kind, double start_s) {
     }
 }
 
-static void choose(const v_shape *self, int p) {
+/* Tells the tree of a new choice. Of equal ones the lower position's is first. */
+static void rank_choice(v_shape *self, int p) {
+    self->first[self->leaves + p] = p;
+    for (int node = (self->leaves + p) / 2; node > 0; node /= 2) {
+        const int left = self->first[2 * node], right = self->first[2 * node + 1];
+        const bool is_left =
+            right < 0 || self->position[left].choice_s <= self->position[right].choice_s;
+        self->first[node] = is_left ? left : right;
+    }
+}
+
+static void choose(v_shape *self, int p) {
     v_position *position = &self->position[p];
     position->choice = -1;
     position->choice_s = INFINITY;
@@ -169,6 +180,7 @@ static void choose(const v_shape *self, int p) {
             prefer(position, kind, start_of(self, p, kind));
         }
     }
+    rank_choice(self, p);
 }
 
 static crl_status run(v_shape *self, int p) {
@@ -187,24 +199,13 @@ static crl_status run(v_shape *self, int p) {
                               micro_batch);
 }
 
-/* What runs next of all; what others then can start is not earlier. */
-static int earliest(const v_shape *self) {
-    int best = 0;
-    for (int p = 1; p < self->positions; p++) {
-        if (self->position[p].choice_s < self->position[best].choice_s) {
-            best = p;
-        }
-    }
-    return best;
-}
-
 static crl_status run_all(v_shape *self) {
     const int64_t actions = (int64_t)V_KINDS * self->positions * self->micro_batches;
     for (int p = 0; p < self->positions; p++) {
         choose(self, p);
     }
     for (int64_t i = 0; i < actions; i++) {
-        const int p = earliest(self);
+        const int p = self->first[1]; /* what others then can start is not earlier */
         CRL_TRY(run(self, p));
         for (int q = p > 0 ? p - 1 : 0; q <= p + 1 && q < self->positions; q++) {
             choose(self, q);
@@ -229,6 +230,7 @@ out:
     crl_program_destroy(self.program);
     crl_free(self.position);
     crl_free(self.ends);
+    crl_free(self.first);
     return status;
 }
 

@@ -11,8 +11,7 @@
  * memory: of each stage from F to I, of the position from F to W. Of all that is left the action
  * that is first in the pattern can therefore always run, and the walk ends.
  *
- * cost card: time linear in the number of actions times log2(P), plus the forwards of the one leg
- * that those of the other overtake.
+ * cost card: time linear in the number of actions times log2(P).
  */
 #include "schedules/v_shape_internal.h"
 
@@ -127,20 +126,31 @@ static int left_before(const v_shape *self, const v_position *position, int kind
     return periods < 0 ? 0 : periods < left ? periods : left;
 }
 
+/* The most that is held while the next `count` forwards of a kind run as in the pattern, after the
+ * W before each of them. It grows until the W of a leg set in, falls or stays, and may grow again
+ * when none are left: so it is largest at one of these or at an end. */
+static int fullest(const v_shape *self, const v_position *position, int kind, int count) {
+    const int from = due(position, kind);
+    const int corner[] = {1, (due(position, V_WEIGHT_DOWN) - from) / V_PERIOD + 1,
+                          (due(position, V_WEIGHT_UP) - from) / V_PERIOD + 1, count};
+    int most = position->held;
+    for (size_t c = 0; count > 0 && c < sizeof corner / sizeof *corner; c++) {
+        const int i = corner[c] < 1 ? 1 : corner[c] < count ? corner[c] : count;
+        const int unit = from + V_PERIOD * (i - 1);
+        const int held = position->held + i - left_before(self, position, V_WEIGHT_DOWN, unit) -
+                         left_before(self, position, V_WEIGHT_UP, unit);
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
 /* Whether the next forward of a kind may overtake all that the pattern runs before it. Of that only
- * forwards of the other leg fill memory, so it is fullest now or right after one of those. */
+ * forwards of the other leg fill memory. */
 static bool fits(const v_shape *self, const v_position *position, int kind) {
     const int leg = v_leg(kind), other = leg ? V_FORWARD_DOWN : V_FORWARD_UP;
     const int overtaken = left_before(self, position, other, due(position, kind));
-    bool enough = position->kept[leg] < position->pattern.most_kept[leg];
-    for (int i = 0; i <= overtaken && enough; i++) {
-        const int unit = due(position, other) + V_PERIOD * (i - 1);
-        const int freed = i > 0 ? left_before(self, position, V_WEIGHT_DOWN, unit) +
-                                      left_before(self, position, V_WEIGHT_UP, unit)
-                                : 0;
-        enough = position->held + i - freed < self->most_held;
-    }
-    return enough;
+    return position->kept[leg] < position->pattern.most_kept[leg] &&
+           fullest(self, position, other, overtaken) < self->most_held;
 }
 
 /* Which of two kinds goes first: the one that starts first, else as in the pattern. */

@@ -151,27 +151,40 @@ static crl_status take_profiles(crl_cli_search *s, const crl_cli *cli,
     return CRL_STATUS_OK;
 }
 
+static crl_status pin_recompute(crl_search_request *r, const crl_settings *settings) {
+    const crl_text_list *modes = &settings->parallel.recompute;
+    char at[512];
+    for (int mode = 0; modes->count == 1 && mode < CRL_RECOMPUTES; mode++) {
+        if (strcmp(modes->item[0], crl_recompute_name(mode)) == 0) {
+            r->recompute = 1 + mode;
+            return CRL_STATUS_OK;
+        }
+    }
+    return CRL_FAIL(INVALID, "%s: goes by stages or layers, parallel.layout auto keeps one mode",
+                    crl_config_where(&settings->source, "parallel.recompute", at, sizeof at));
+}
+
 /* What the config says stays as it says. */
 static crl_status pin(crl_search_request *r, const crl_settings *settings) {
     const crl_settings_parallel *parallel = &settings->parallel;
     static const char *const lists[] = {"parallel.cuts", "parallel.replicas", "parallel.data",
-                                        "parallel.partitioner"};
+                                        "parallel.partitioner", "parallel.group"};
     char at[512];
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         if (is_given(settings, lists[i]))
             return CRL_FAIL(INVALID, "%s: is given, but parallel.layout auto chooses it",
                             crl_config_where(&settings->source, lists[i], at, sizeof at));
+    if (crl_layout_is_file(parallel->schedule))
+        return CRL_FAIL(
+            INVALID, "%s: is a file for one layout, parallel.layout auto takes schedules by name",
+            crl_config_where(&settings->source, "parallel.schedule", at, sizeof at));
     if (is_given(settings, "parallel.pipeline"))
         r->positions = (int)parallel->pipeline;
     if (is_given(settings, "parallel.schedule"))
         r->schedule = parallel->schedule;
     if (is_given(settings, "parallel.virtual_stages"))
         r->virtual_stages = (int)parallel->virtual_stages;
-    for (int mode = 0; is_given(settings, "parallel.recompute") && mode < CRL_RECOMPUTES; mode++)
-        if (parallel->recompute.count == 1 &&
-            strcmp(parallel->recompute.item[0], crl_recompute_name(mode)) == 0)
-            r->recompute = 1 + mode;
-    return CRL_STATUS_OK;
+    return is_given(settings, "parallel.recompute") ? pin_recompute(r, settings) : CRL_STATUS_OK;
 }
 
 double crl_cli_search_limit(const crl_cli_search *search) {

@@ -175,6 +175,9 @@ TEST_F(CliPlan, AutoKeepsWhatIsGiven) {
     EXPECT_NE(refused.err.find("parallel.data: is given, but parallel.layout auto chooses it"),
               std::string::npos)
         << refused.err;
+    for (const char *set :
+         {"parallel.recompute=[none,full]", "parallel.group=1", "parallel.schedule=a.csv"})
+        EXPECT_EQ(carole({"plan", automatic, "--set", set}).code, 2) << set;
     const auto odd = carole({"train", automatic, "--np", "7"});
     EXPECT_EQ(odd.code, 2);
     EXPECT_NE(odd.err.find("plan: no layout uses 7 devices"), std::string::npos) << odd.err;

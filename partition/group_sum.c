@@ -25,15 +25,15 @@ static double ring_s(const crl_link *link, int members, double bytes) {
     return 2.0 * (members - 1) * link->latency_s + share_s(link, members, bytes);
 }
 
-static const crl_link *link_of(const crl_machine *machine, crl_group group) {
+static const crl_link *link_of(const crl_machine *machine, crl_sum_group group) {
     return group.nodes > 1 ? &machine->between : &machine->within;
 }
 
-double crl_group_ring_s(const crl_machine *machine, crl_group group, double bytes) {
+double crl_group_ring_s(const crl_machine *machine, crl_sum_group group, double bytes) {
     return ring_s(link_of(machine, group), group.members, bytes);
 }
 
-double crl_group_halving_s(const crl_machine *machine, crl_group group, double bytes) {
+double crl_group_halving_s(const crl_machine *machine, crl_sum_group group, double bytes) {
     const crl_link *link = link_of(machine, group);
     const double rounds = floor(log2(group.members));
     const double core = exp2(rounds);
@@ -41,13 +41,13 @@ double crl_group_halving_s(const crl_machine *machine, crl_group group, double b
     return 2 * rounds * link->latency_s + share_s(link, (int)core, bytes) + odd;
 }
 
-double crl_group_nodes_s(const crl_machine *machine, crl_group group, double bytes) {
+double crl_group_nodes_s(const crl_machine *machine, crl_sum_group group, double bytes) {
     const int inside = (group.members + group.nodes - 1) / group.nodes;
     return ring_s(&machine->within, inside, bytes) +
            ring_s(&machine->between, group.nodes, bytes / inside);
 }
 
-double crl_group_sum_s(const crl_machine *machine, crl_group group, double bytes) {
+double crl_group_sum_s(const crl_machine *machine, crl_sum_group group, double bytes) {
     if (group.members <= 1) {
         return 0;
     }

@@ -76,9 +76,9 @@ crl_status crl_predict_run(predictor *self) {
 }
 
 /* All replicas of a position hold the same stages. */
-static crl_group replicas_of(const predictor *self, int position) {
+static crl_sum_group replicas_of(const predictor *self, int position) {
     const crl_hybrid *layout = self->layout;
-    crl_group group = {0};
+    crl_sum_group group = {0};
     int64_t last = -1;
     for (int d = 0; d < layout->pipelines; d++) {
         for (int r = self->first_row[position]; r < self->first_row[position + 1]; r++) {
@@ -121,7 +121,7 @@ static double gathered_s(const predictor *self, int position, double sums_s) {
 }
 
 /* When the last sum of a row is over. Stages finish in descending order, as backward does. */
-static double row_summed_s(const predictor *self, int position, int row, crl_group group) {
+static double row_summed_s(const predictor *self, int position, int row, crl_sum_group group) {
     const double overlap = self->machine->sum_overlap;
     const int lanes = (self->lanes + group.members - 1) / group.members;
     const double end = row_end_s(self, row);
@@ -147,7 +147,7 @@ static double row_summed_s(const predictor *self, int position, int row, crl_gro
 double crl_predict_reduce_s(const predictor *self) {
     double last = self->simulation->makespan_s;
     for (int p = 0; p < self->layout->positions; p++) {
-        const crl_group group = replicas_of(self, p);
+        const crl_sum_group group = replicas_of(self, p);
         for (int r = self->first_row[p]; r < self->first_row[p + 1]; r++) {
             last = fmax(last, row_summed_s(self, p, r, group));
         }

@@ -67,7 +67,7 @@ static double rest_backward_s(const transformer_sizes *z, const crl_machine *m) 
 static double group_s(const transformer_sizes *z, const crl_machine *m) {
     const int tensor = (int)z->tensor;
     const int nodes = (tensor + m->devices_per_node - 1) / m->devices_per_node;
-    return crl_group_sum_s(m, (crl_group){tensor, nodes}, z->activity * z->element_bytes);
+    return crl_group_sum_s(m, (crl_sum_group){tensor, nodes}, z->activity * z->element_bytes);
 }
 
 /* Adding the gradients of `parameters` to what earlier micro-batches left: it is read, written. */

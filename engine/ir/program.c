@@ -81,6 +81,27 @@ crl_status crl_program_append(crl_program *program, int position, crl_action_kin
     return crl_action_list_append(&program->position[position], &action);
 }
 
+crl_status crl_program_copy(crl_program **out, const crl_program *program, bool forward_only) {
+    crl_status status = CRL_STATUS_OK;
+    crl_program *copy = NULL;
+    CRL_TRY_OUT(
+        crl_program_create(&copy, program->positions, program->stages, program->micro_batches));
+    copy->dealt = program->dealt;
+    for (int p = 0; p < program->positions; p++) {
+        for (int i = 0; i < program->position[p].count; i++) {
+            const crl_action *action = &program->position[p].action[i];
+            if (action->kind == CRL_ACTION_FORWARD || (is_compute(action->kind) && !forward_only)) {
+                CRL_TRY_OUT(crl_action_list_append(&copy->position[p], action));
+            }
+        }
+    }
+    *out = copy;
+    copy = NULL;
+out:
+    crl_program_destroy(copy);
+    return status;
+}
+
 int crl_program_peak_activations(const crl_program *program, int stage, bool input) {
     const crl_action_kind last_part = input ? CRL_ACTION_INPUT : CRL_ACTION_WEIGHT;
     int peak = 0;

@@ -68,6 +68,11 @@ void crl_program_destroy(crl_program *program);
 CRL_NODISCARD crl_status crl_program_append(crl_program *program, int position,
                                             crl_action_kind kind, int stage, int micro_batch);
 
+/* Another program of the same compute actions, or of its forwards alone (evaluation); without
+ * messages. NOMEM. */
+CRL_NODISCARD crl_status crl_program_copy(crl_program **out, const crl_program *program,
+                                          bool forward_only);
+
 /* Reads the text form (compute actions). Stages, micro-batches are taken from what occurs; INVALID
  * "<name>:row:column: ..." with the offending cell. */
 CRL_NODISCARD crl_status crl_program_parse(crl_program **out, const char *name, const char *text,
@@ -90,9 +95,8 @@ typedef enum crl_verdict {
  * positions serve them evenly. Leaving out actions neither delays nor blocks others: what was valid
  * stays so. One row each: nothing changes. INVALID: ranges that do not cover; NOMEM.
  */
-CRL_NODISCARD crl_status crl_program_deal(crl_program *program,
-                                          const int *first_row,           /* (P + 1) */
-                                          const crl_range *micro_batch); /* (rows) */
+CRL_NODISCARD crl_status crl_program_deal(crl_program *program, const int *first_row, /* (P + 1) */
+                                          const crl_range *micro_batch);              /* (rows) */
 
 /* That order alone: the i-th micro-batch of a dealt schedule. (M) */
 CRL_NODISCARD crl_status crl_program_deal_order(int *order, int positions, const int *first_row,

@@ -83,7 +83,8 @@ static int gcd(int a, int b) {
 /* Equal pipelines, as many as divide all widths; a position then has one row or more in each. */
 static crl_status make_mesh(crl_layout *layout) {
     const int positions = (int)layout->settings->parallel.pipeline;
-    int pipelines = 0;
+    int pipelines = 0, ranks = 0;
+    CRL_TRY(crl_settings_count_ranks(&ranks, layout->settings));
     CRL_TRY(crl_alloc(&layout->widths, (size_t)positions, sizeof *layout->widths));
     CRL_TRY(crl_alloc(&layout->first_row, (size_t)positions + 1, sizeof *layout->first_row));
     for (int p = 0; p < positions; p++) {

@@ -13,8 +13,6 @@ crl_status crl_layout_check_own(const crl_layout *layout);
  * lanes can be summed in. */
 crl_status crl_layout_check_sums(const crl_layout *layout, const crl_program *program,
                                  int pipeline);
-/* A program with the same actions. Owned by the caller. */
-crl_status crl_layout_copy_own(crl_program **out, const crl_program *own);
 /* The position of every stage. (S) */
 crl_status crl_layout_positions(int *out, const crl_layout *layout);
 /* Micro-batches that every stage holds at once, on the replica with the most. (S) */

@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/run/layout_internal.h"
 
-static const size_t schedule_limit_bytes = (size_t)64 << 20;
+static const size_t schedule_limit_bytes = (size_t)256 << 20;
 
 bool crl_layout_is_file(const char *schedule) {
     const size_t length = strlen(schedule);
@@ -66,24 +66,6 @@ crl_status crl_layout_check_own(const crl_layout *layout) {
                             range.last - range.first, layout->micro_batches);
         }
     }
-    return CRL_STATUS_OK;
-}
-
-crl_status crl_layout_copy_own(crl_program **out, const crl_program *own) {
-    crl_program *copy = NULL;
-    CRL_TRY(crl_program_create(&copy, own->positions, own->stages, own->micro_batches));
-    for (int p = 0; p < own->positions; p++) {
-        for (int i = 0; i < own->position[p].count; i++) {
-            const crl_action *a = &own->position[p].action[i];
-            const crl_status status =
-                crl_program_append(copy, p, a->kind, a->stage, a->micro_batch);
-            if (status) {
-                crl_program_destroy(copy);
-                return status;
-            }
-        }
-    }
-    *out = copy;
     return CRL_STATUS_OK;
 }
 

@@ -111,26 +111,10 @@ crl_status crl_layout_in_flight(int *out, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
-/* The same program without its backward actions. */
 static crl_status keep_forward(crl_program **inout) {
-    crl_program *program = *inout, *forward = NULL;
-    CRL_TRY(
-        crl_program_create(&forward, program->positions, program->stages, program->micro_batches));
-    forward->dealt = program->dealt;
-    for (int p = 0; p < program->positions; p++) {
-        for (int i = 0; i < program->position[p].count; i++) {
-            const crl_action *a = &program->position[p].action[i];
-            const crl_status status =
-                a->kind == CRL_ACTION_FORWARD
-                    ? crl_program_append(forward, p, a->kind, a->stage, a->micro_batch)
-                    : CRL_STATUS_OK;
-            if (status) {
-                crl_program_destroy(forward);
-                return status;
-            }
-        }
-    }
-    crl_program_destroy(program);
+    crl_program *forward = NULL;
+    CRL_TRY(crl_program_copy(&forward, *inout, true));
+    crl_program_destroy(*inout);
     *inout = forward;
     return CRL_STATUS_OK;
 }
@@ -139,7 +123,7 @@ static crl_status build(crl_program **out, const crl_layout *layout, int micro_b
     crl_status status = CRL_STATUS_OK;
     int *widths = NULL;
     if (layout->own_schedule) {
-        return crl_layout_copy_own(out, layout->own_schedule);
+        return crl_program_copy(out, layout->own_schedule, false);
     }
     CRL_TRY_OUT(crl_alloc(&widths, (size_t)layout->mesh.pipeline, sizeof *widths));
     const crl_schedule_request request = request_of(layout, micro_batches, widths);

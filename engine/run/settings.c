@@ -394,6 +394,15 @@ int64_t crl_settings_ranks(const crl_settings *s) {
     return ranks;
 }
 
+crl_status crl_settings_count_ranks(int *out, const crl_settings *settings) {
+    const int64_t ranks = crl_settings_ranks(settings);
+    if (ranks > 65535) {
+        return CRL_FAIL(INVALID, "layout: %lld ranks, expected at most 65535", (long long)ranks);
+    }
+    *out = (int)ranks;
+    return CRL_STATUS_OK;
+}
+
 static crl_status check_together(crl_settings *s, const crl_registries *registries) {
     problems p = {.source = &s->source};
     CRL_TRY(parse_replicas(&p, s));

@@ -106,6 +106,8 @@ int crl_settings_width(const crl_settings *settings, int position);
 int64_t crl_settings_widest(const crl_settings *settings);
 /* Ranks the layout takes: the sum of all widths. */
 int64_t crl_settings_ranks(const crl_settings *settings);
+/* The same for a job: INVALID when there are more than 65535. */
+CRL_NODISCARD crl_status crl_settings_count_ranks(int *out, const crl_settings *settings);
 /* With every text that came from the file. NULL is fine. */
 void crl_settings_destroy(crl_settings *settings);
 /* docs/config.md */

@@ -315,20 +315,11 @@ out:
     return status;
 }
 
-static crl_status count_ranks(int *out, const crl_settings *settings) {
-    const int64_t ranks = crl_settings_ranks(settings);
-    if (ranks > 65535) {
-        return CRL_FAIL(INVALID, "layout: %lld ranks, expected at most 65535", (long long)ranks);
-    }
-    *out = (int)ranks;
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_train(crl_run_result *out, const crl_settings *settings,
                      const crl_registries *registries, const crl_run_events *events) {
     job j = {settings, registries, events, out};
     int ranks = 0;
-    CRL_TRY(count_ranks(&ranks, settings));
+    CRL_TRY(crl_settings_count_ranks(&ranks, settings));
     if (settings->data.train.count == 0) {
         return CRL_FAIL(INVALID, "data.train is empty, expected the files of a training set");
     }
@@ -372,7 +363,7 @@ crl_status crl_evaluate(crl_evaluation_report *out, const crl_settings *settings
                         const crl_registries *registries, const char *checkpoint) {
     evaluation_job j = {settings, registries, checkpoint, out};
     int ranks = 0;
-    CRL_TRY(count_ranks(&ranks, settings));
+    CRL_TRY(crl_settings_count_ranks(&ranks, settings));
     if (settings->data.validation.count == 0) {
         return CRL_FAIL(INVALID,
                         "data.validation is empty, expected the files of a validation set");

@@ -2,6 +2,7 @@
 // Settings that do not fit together: refused where they are given, before anything is reserved.
 #include <gtest/gtest.h>
 
+#include "engine/run/layout.h"
 #include "tests/layouts/job.h"
 
 namespace {
@@ -109,6 +110,16 @@ TEST_F(LayoutsSettings, EvaluationCountsRanksToo) {
     EXPECT_EQ(crl_evaluate(&report, settings.get(), crl_builtins(), scratch_.path().c_str()),
               CRL_STATUS_INVALID);
     EXPECT_STREQ(crl_error_message(), "layout: 1073741824 ranks, expected at most 65535");
+}
+
+TEST_F(LayoutsSettings, LayoutsCountRanksToo) {
+    const job::Settings settings(Gpt() + Width(4, 65535) + Sets{{"numerics.lanes", "0"}});
+    ASSERT_EQ(settings.status(), CRL_STATUS_OK) << crl_error_message();
+    crl_layout *layout = nullptr;
+    EXPECT_EQ(crl_layout_create(&layout, settings.get(), crl_builtins(), nullptr),
+              CRL_STATUS_INVALID);
+    EXPECT_STREQ(crl_error_message(), "layout: 262140 ranks, expected at most 65535");
+    crl_layout_destroy(layout);
 }
 
 TEST_F(LayoutsSettings, TokensOutsideTheVocabulary) {

@@ -17,7 +17,4 @@ std::string take_problems();
 // Notes a problem of the kernel that runs; its launch then counts as failed.
 void report(const std::string &problem);
 
-// Launches that have been carried out.
-int64_t launches();
-
 } // namespace cuda_on_cpu

@@ -31,7 +31,7 @@ class Fiber {
     char *stack_ = nullptr;        // own: with a page below it that may not be touched
     const void *bottom_ = nullptr; // of the stack that is run on, for AddressSanitizer
     size_t stack_bytes_ = 0;
-    void *fake_stack_ = nullptr;
+    [[maybe_unused]] void *fake_stack_ = nullptr;
 #ifdef CUDA_ON_CPU_PORTABLE
     ucontext_t context_;
 #else

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     for (int64_t first = i / CRL_CUDA_THREADS * CRL_CUDA_THREADS; first < n;
          first += CRL_CUDA_THREADS) {
         const int64_t place = first + threadIdx.x;
-        const unsigned bits = __ballot_sync(~0u, place >= i && place < n && tokens[place] == index);
+        const unsigned bits = __ballot_sync(~0u, place < n && tokens[place] == index);
         __syncthreads(); /* the bits before have been read */
         if (threadIdx.x % CRL_CUDA_WARP == 0)
             match[threadIdx.x / CRL_CUDA_WARP] = bits;

@@ -53,7 +53,6 @@ typedef struct CUstream_st *cudaStream_t;
 
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
-cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaMallocHost(void **out, size_t bytes);

@@ -136,19 +136,6 @@ CRL_NODISCARD crl_status crl_program_add_messages(crl_program *program, const cr
  * true; B or W: input false) is not, of one stage. */
 int crl_program_peak_activations(const crl_program *program, int stage, bool input);
 
-/* Blocking send/receive programs, one list per rank, for checking by hand-made vectors. A batch's
- * parts start together and the batch completes when all have. */
-typedef struct crl_transfer {
-    bool send;
-    int peer;
-    const char *tag;
-    int batch; /* transfers of a rank with the same number (ascending) are one batch */
-} crl_transfer;
-/* `transfer[r]` has `count[r]` items. rendezvous false: sends complete at once. */
-CRL_NODISCARD crl_status crl_transfers_check(crl_check_report *report, int ranks,
-                                             const crl_transfer *const *transfer, const int *count,
-                                             bool rendezvous);
-
 #ifdef __cplusplus
 }
 #endif

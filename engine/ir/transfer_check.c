@@ -7,7 +7,7 @@
  * The same walk as for schedules: a rank starts its next batch, and goes on when all parts of it
  * are complete; what can complete stays complete.
  */
-#include "engine/ir/program.h"
+#include "engine/ir/transfer_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

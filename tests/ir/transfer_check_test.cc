@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/ir/transfer_check.h"
+
 #include "tests/ir/toy_model.h"
 
 #include <fstream>

@@ -31,7 +31,7 @@ typedef struct crl_layout {
     const crl_schedule *schedule; /* NULL: */
     crl_program *own_schedule;    /* the user's, from a file */
     int stages;                   /* S */
-    int lane_buffers;             /* of gradients, on the rank that needs the most */
+    int lane_buffers;             /* of gradients, on the rank with the most; lanes in order */
     int lanes;                    /* L in effect: at most the micro-batches */
     int micro_batches;            /* M of a step, training and validation */
     crl_machine_file machine; /* the settings', or the nominal one */

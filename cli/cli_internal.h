@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/builtins.h"
+#include "engine/base/units.h"
 #include "engine/run/trainer.h"
 
 enum { CRL_EXIT_OK = 0, CRL_EXIT_FAILURE = 1, CRL_EXIT_USAGE = 2 };
@@ -142,9 +143,3 @@ CRL_NODISCARD crl_status crl_run_log_close(crl_run_log *log);
 /* The layout's ranks as "2 x 4" (pipeline x data), or by position "3 + 1". */
 enum { CRL_CLI_WIDTHS_BYTES = 128 };
 const char *crl_cli_widths(char text[CRL_CLI_WIDTHS_BYTES], const crl_settings *settings);
-/* "1.5 GiB" */
-const char *crl_cli_bytes(char text[32], double bytes);
-/* "12.3 ms" */
-const char *crl_cli_seconds(char text[32], double seconds);
-/* "124.4 M" */
-const char *crl_cli_count(char text[32], double count);

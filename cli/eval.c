@@ -31,7 +31,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     char time[32];
     printf("step %lld: validation loss %.6f, accuracy %.2f %%, %.0f samples in %s\n",
            (long long)report.step, report.loss, 100 * report.accuracy, report.samples,
-           crl_cli_seconds(time, report.seconds));
+           crl_units_seconds(time, report.seconds));
 out:
     crl_settings_destroy(settings);
     return status;

@@ -89,7 +89,7 @@ static void print_machine(void) {
     printf("  processor              %s\n", cpu);
     printf("  vectors                %s\n", offers);
     printf("  cores                  %d\n", crl_cpu_count());
-    printf("  memory                 %s\n", crl_cli_bytes(memory, bytes));
+    printf("  memory                 %s\n", crl_units_bytes(memory, bytes));
     const char *const path[] = {"/usr/bin/mpirun", "/usr/local/bin/mpirun"};
     const bool mpirun = access(path[0], X_OK) == 0 || access(path[1], X_OK) == 0;
     printf("  mpirun                 %s\n", mpirun ? "yes"

@@ -141,13 +141,13 @@ static crl_status add_costs(crl_text_list *sets, crl_arena *arena, const crl_cli
 
 static crl_status too_much(double fewest, double limit) {
     char least[32], most[32];
-    crl_cli_bytes(most, limit);
+    crl_units_bytes(most, limit);
     if (isinf(fewest))
         return CRL_FAIL(UNSUPPORTED, "plan: none of the layouts found fits in %s on a device",
                         most);
     return CRL_FAIL(UNSUPPORTED,
                     "plan: the layouts found reserve %s on a device or more, it has %s",
-                    crl_cli_bytes(least, fewest), most);
+                    crl_units_bytes(least, fewest), most);
 }
 
 crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cli,

@@ -81,10 +81,10 @@ static void print_stages(const crl_layout *layout) {
         char parameters[32], forward[32], backward[32], arrives[32];
         printf("%5d  %8d  %5d  %10s  %8s  %9s  %4.1f %%  %9s  %s .. %s\n", s, stage->position,
                stage->last - stage->first,
-               crl_cli_count(parameters, (double)stage_parameters(layout, stage)),
-               crl_cli_seconds(forward, time->forward_s), crl_cli_seconds(backward, backward_s),
+               crl_units_count(parameters, (double)stage_parameters(layout, stage)),
+               crl_units_seconds(forward, time->forward_s), crl_units_seconds(backward, backward_s),
                total > 0 ? 100 * (time->forward_s + backward_s) / total : 0,
-               crl_cli_bytes(arrives, (double)bytes_into(plan, s)),
+               crl_units_bytes(arrives, (double)bytes_into(plan, s)),
                layout->graph->node[stage->first].name, layout->graph->node[stage->last - 1].name);
     }
 }
@@ -92,13 +92,13 @@ static void print_stages(const crl_layout *layout) {
 static void print_rank_memory(int rank, int position, const crl_memory_report *report) {
     char text[7][32];
     printf("%4d  %8d  %10s  %10s  %10s  %11s  %10s  %10s  %10s\n", rank, position,
-           crl_cli_bytes(text[0], (double)report->weights_bytes),
-           crl_cli_bytes(text[1], (double)report->gradients_bytes),
-           crl_cli_bytes(text[2], (double)report->optimizer_bytes),
-           crl_cli_bytes(text[3], (double)report->activations_bytes),
-           crl_cli_bytes(text[4], (double)report->workspace_bytes),
-           crl_cli_bytes(text[5], (double)report->comm_bytes),
-           crl_cli_bytes(text[6], (double)report->total_bytes));
+           crl_units_bytes(text[0], (double)report->weights_bytes),
+           crl_units_bytes(text[1], (double)report->gradients_bytes),
+           crl_units_bytes(text[2], (double)report->optimizer_bytes),
+           crl_units_bytes(text[3], (double)report->activations_bytes),
+           crl_units_bytes(text[4], (double)report->workspace_bytes),
+           crl_units_bytes(text[5], (double)report->comm_bytes),
+           crl_units_bytes(text[6], (double)report->total_bytes));
 }
 
 /* Replica 0, and of the others those that need other memory: they may hold more lanes. Keeps in
@@ -157,7 +157,7 @@ static crl_status print_pipeline(const crl_layout *layout) {
     printf("\npipeline %d: schedule %s, %d micro-batches, %s of computing, predicted "
            "bubble %.1f %%\n",
            pipeline, layout->settings->parallel.schedule, micro_batches,
-           crl_cli_seconds(time, simulation->makespan_s), 100 * simulation->bubble);
+           crl_units_seconds(time, simulation->makespan_s), 100 * simulation->bubble);
     CRL_TRY_OUT(crl_program_print_grid(program, &config, NULL, grid_columns(), stdout));
 out:
     crl_simulation_destroy(simulation);
@@ -170,7 +170,7 @@ static void print_head(const crl_layout *layout) {
     char parameters[32], widths[CRL_CLI_WIDTHS_BYTES];
     printf("model %s: %d nodes, %s parameters; %s = %lld ranks\n", settings->model_type,
            layout->graph->nodes,
-           crl_cli_count(parameters, (double)crl_graph_param_elements(layout->graph)),
+           crl_units_count(parameters, (double)crl_graph_param_elements(layout->graph)),
            crl_cli_widths(widths, settings), (long long)crl_settings_ranks(settings));
     printf("global batch %lld in %d micro-batches of %lld, %d lanes; partitioner %s\n\n",
            (long long)settings->train.global_batch, layout->micro_batches,

@@ -44,9 +44,9 @@ static void print_row(const char *number, const crl_found *found, bool price) {
     printf("%3s  %-10s  %-11s  %7d  %-14s  %5lld  %5d  %9s  %9s  %5.1f %%  %9s  %10s", number,
            widths, layout->schedule->name, layout->stages / layout->positions, modes,
            (long long)found->profile->micro_batch, layout->lanes,
-           crl_cli_seconds(text[0], p->step_s), crl_cli_count(text[1], p->tokens_per_s),
-           100 * p->bubble, crl_cli_seconds(text[2], p->exposed_s),
-           crl_cli_bytes(text[3], p->peak_bytes));
+           crl_units_seconds(text[0], p->step_s), crl_units_count(text[1], p->tokens_per_s),
+           100 * p->bubble, crl_units_seconds(text[2], p->exposed_s),
+           crl_units_bytes(text[3], p->peak_bytes));
     if (price)
         printf("  %9.2f", p->price_per_billion_tokens);
     printf("  %s\n", found->why);
@@ -68,7 +68,7 @@ static void print_best(const crl_found *best) {
         printf("%5d  %8d  %8d  %6d  %-9s  %11s  %s .. %s\n", s, position,
                layout->pipelines * (layout->widths ? layout->widths[position] : 1),
                last - layout->first[s], crl_recompute_name(layout->recompute[s]),
-               crl_cli_bytes(bytes, best->position_bytes[position]),
+               crl_units_bytes(bytes, best->position_bytes[position]),
                best->profile->unit[layout->first[s]].name, best->profile->unit[last - 1].name);
     }
 }
@@ -137,8 +137,8 @@ static crl_status configured_init(configured *self, const crl_layout *layout) {
 static void print_prediction(const crl_prediction *p, const char *source) {
     char step[32], rate[32], exposed[32];
     printf("\npredicted step: %s, %s tokens/s, %s of communication exposed (%s)\n",
-           crl_cli_seconds(step, p->step_s), crl_cli_count(rate, p->tokens_per_s),
-           crl_cli_seconds(exposed, p->exposed_s), source);
+           crl_units_seconds(step, p->step_s), crl_units_count(rate, p->tokens_per_s),
+           crl_units_seconds(exposed, p->exposed_s), source);
 }
 
 crl_status crl_cli_print_prediction(const crl_layout *layout, const double *node_s) {

@@ -178,11 +178,11 @@ static crl_status make_one(profile_run *r, int index) {
 
 static void print_row(const char *name, const crl_profile_unit *u) {
     char text[6][32];
-    printf("%-20s  %9s  %9s  %9s  %9s  %10s  %10s\n", name, crl_cli_seconds(text[0], u->forward_s),
-           crl_cli_seconds(text[1], u->input_s), crl_cli_seconds(text[2], u->weight_s),
-           crl_cli_seconds(text[3], u->update_s),
-           crl_cli_bytes(text[4], u->kept_bytes[CRL_RECOMPUTE_NONE]),
-           crl_cli_bytes(text[5], u->parameter_bytes));
+    printf("%-20s  %9s  %9s  %9s  %9s  %10s  %10s\n", name,
+           crl_units_seconds(text[0], u->forward_s), crl_units_seconds(text[1], u->input_s),
+           crl_units_seconds(text[2], u->weight_s), crl_units_seconds(text[3], u->update_s),
+           crl_units_bytes(text[4], u->kept_bytes[CRL_RECOMPUTE_NONE]),
+           crl_units_bytes(text[5], u->parameter_bytes));
 }
 
 static void print_table(const crl_profile *profile) {
@@ -207,8 +207,8 @@ static void print_machine(const profile_run *r) {
     if (r->options->counted || r->ranks < 2)
         return;
     printf("links (%s): %s and %.2f GB/s; a rank itself spends %s on either end of a message\n",
-           r->settings->comm.transport, crl_cli_seconds(latency, m->within.latency_s),
-           m->within.bytes_per_s * 1e-9, crl_cli_seconds(message, m->message_s));
+           r->settings->comm.transport, crl_units_seconds(latency, m->within.latency_s),
+           m->within.bytes_per_s * 1e-9, crl_units_seconds(message, m->message_s));
 }
 
 /* `what` (0 profile, 1 machine) to a file: all of it or nothing. */

@@ -63,7 +63,7 @@ void crl_progress_started(crl_progress *progress, const crl_run_report *report) 
     fprintf(progress->out,
             "%s parameters, %d rank%s (%s) of %d thread%s over %s, schedule %s, "
             "%d micro-batch%s in %d lane%s\n",
-            crl_cli_count(parameters, (double)report->parameters), report->ranks,
+            crl_units_count(parameters, (double)report->parameters), report->ranks,
             plural(report->ranks, "s"), crl_cli_widths(widths, settings), report->threads,
             plural(report->threads, "s"), report->transport, settings->parallel.schedule,
             report->layout->micro_batches, plural(report->layout->micro_batches, "es"),
@@ -73,7 +73,7 @@ void crl_progress_started(crl_progress *progress, const crl_run_report *report) 
             "per rank at most\n",
             (long long)report->train_samples, (long long)report->validation_samples,
             (long long)report->steps, plural(report->steps, "s"),
-            (long long)report->steps_per_epoch, crl_cli_bytes(peak, (double)report->peak_bytes));
+            (long long)report->steps_per_epoch, crl_units_bytes(peak, (double)report->peak_bytes));
     if (report->resumed_from)
         fprintf(progress->out, "resumed from %s, next step %lld\n", report->resumed_from,
                 (long long)report->first_step);
@@ -91,7 +91,7 @@ void crl_progress_stepped(crl_progress *progress, const crl_step_report *report)
              (long long)report->step, (long long)report->steps, report->loss, report->gradient_norm,
              report->learning_rate, report->step_s * 1e3, rate, tokens ? "tokens" : "samples",
              100 * report->bubble, report->exposed_comm_s * 1e3,
-             crl_cli_bytes(peak, (double)report->peak_bytes));
+             crl_units_bytes(peak, (double)report->peak_bytes));
     show(progress, line);
 }
 
@@ -100,7 +100,7 @@ void crl_progress_evaluated(crl_progress *progress, const crl_evaluation_report 
     make_room(progress);
     fprintf(progress->out, "step %lld  validation loss %.4f  accuracy %.2f%%  %.0f samples in %s\n",
             (long long)report->step, report->loss, 100 * report->accuracy, report->samples,
-            crl_cli_seconds(time, report->seconds));
+            crl_units_seconds(time, report->seconds));
     fflush(progress->out);
 }
 

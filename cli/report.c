@@ -35,38 +35,6 @@ void crl_cli_report_failure(const crl_cli *cli) {
         fprintf(stderr, "%s: %sfailed: %s\n", cli->program, prefix, crl_status_name(error->status));
 }
 
-const char *crl_cli_bytes(char text[32], double bytes) {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    while (bytes >= 1024 && u < 4) {
-        bytes /= 1024;
-        u++;
-    }
-    snprintf(text, 32, "%.*f %s", u == 0 || bytes >= 100 ? 0 : 1, bytes, unit[u]);
-    return text;
-}
-
-const char *crl_cli_seconds(char text[32], double seconds) {
-    if (seconds < 1e-3)
-        snprintf(text, 32, "%.1f us", seconds * 1e6);
-    else if (seconds < 1)
-        snprintf(text, 32, "%.1f ms", seconds * 1e3);
-    else
-        snprintf(text, 32, "%.2f s", seconds);
-    return text;
-}
-
-const char *crl_cli_count(char text[32], double count) {
-    static const char *const unit[] = {"", " k", " M", " G", " T"};
-    int u = 0;
-    while (count >= 1000 && u < 4) {
-        count /= 1000;
-        u++;
-    }
-    snprintf(text, 32, "%.*f%s", u == 0 ? 0 : 2, count, unit[u]);
-    return text;
-}
-
 const char *crl_cli_widths(char text[CRL_CLI_WIDTHS_BYTES], const crl_settings *settings) {
     size_t used = 0;
     if (!settings->parallel.widths) {

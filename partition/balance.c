@@ -12,20 +12,21 @@
 
 #include <math.h>
 
+#include "engine/base/units.h"
 #include "partition/chain_internal.h"
 #include "partition/request_internal.h"
 
 static crl_status report_infeasible(const crl_partition_request *request,
                                     const chain_problem *problem) {
-    char limit[BYTES_TEXT_BYTES], least[BYTES_TEXT_BYTES];
+    char limit[CRL_UNITS_EXACT_BYTES], least[CRL_UNITS_EXACT_BYTES];
     double bytes;
     CRL_TRY(crl_chain_least_bytes(&bytes, problem));
     return CRL_FAIL(UNSUPPORTED,
                     "balance: no cut into %s%d stages fits in %s per device, the least that would "
                     "do is %s",
                     request->fewer_stages ? "at most " : "", problem->stages,
-                    crl_partition_bytes_text(request->memory_limit_bytes, limit),
-                    crl_partition_bytes_text(bytes, least));
+                    crl_units_exact_bytes(limit, request->memory_limit_bytes),
+                    crl_units_exact_bytes(least, bytes));
 }
 
 static crl_status cut(crl_partition *out, const crl_partition_request *request) {

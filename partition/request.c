@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "engine/base/units.h"
+
 static int possible_stages(const crl_partition_request *request) {
     int stages = request->units;
     for (int j = 1; j < request->units && request->may_cut_before; j++) {
@@ -90,8 +92,8 @@ void crl_partition_measure(crl_partition *inout, const crl_partition_request *re
                              crl_partition_in_flight(request->in_flight, inout->stages, s) *
                                  sum_of(request->activation_bytes, first, last);
         const double time_s = sum_of(request->compute_s, first, last);
-        inout->bottleneck_s = fmax(inout->bottleneck_s,
-                                   request->widths ? time_s / request->widths[s] : time_s);
+        inout->bottleneck_s =
+            fmax(inout->bottleneck_s, request->widths ? time_s / request->widths[s] : time_s);
         if (s > 0 && request->boundary_s) {
             inout->bottleneck_s = fmax(inout->bottleneck_s, request->boundary_s[first - 1]);
         }
@@ -101,31 +103,11 @@ void crl_partition_measure(crl_partition *inout, const crl_partition_request *re
 
 crl_status crl_partition_require_fit(const char *name, const crl_partition *partition,
                                      const crl_partition_request *request) {
-    char limit[BYTES_TEXT_BYTES], peak[BYTES_TEXT_BYTES];
+    char limit[CRL_UNITS_EXACT_BYTES], peak[CRL_UNITS_EXACT_BYTES];
     if (request->memory_limit_bytes == 0 || partition->peak_bytes <= request->memory_limit_bytes) {
         return CRL_STATUS_OK;
     }
     return CRL_FAIL(UNSUPPORTED, "%s: %d stages need %s on one device, the limit is %s", name,
-                    partition->stages, crl_partition_bytes_text(partition->peak_bytes, peak),
-                    crl_partition_bytes_text(request->memory_limit_bytes, limit));
-}
-
-char *crl_partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]) {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    if (bytes < 1024) {
-        snprintf(text, BYTES_TEXT_BYTES, "%.0f bytes", ceil(bytes));
-        return text;
-    }
-    double scaled = bytes / 1024;
-    int unit = 0;
-    while (scaled >= 1024 && unit < 4) {
-        scaled /= 1024;
-        unit++;
-    }
-    if (bytes < 9e15) {
-        snprintf(text, BYTES_TEXT_BYTES, "%.2f %s (%.0f bytes)", scaled, units[unit], ceil(bytes));
-    } else {
-        snprintf(text, BYTES_TEXT_BYTES, "%.4g %s", scaled, units[unit]);
-    }
-    return text;
+                    partition->stages, crl_units_exact_bytes(peak, partition->peak_bytes),
+                    crl_units_exact_bytes(limit, request->memory_limit_bytes));
 }

@@ -19,7 +19,3 @@ void crl_partition_measure(crl_partition *inout, const crl_partition_request *re
 /* UNSUPPORTED when the measured peak is above the limit. */
 crl_status crl_partition_require_fit(const char *name, const crl_partition *partition,
                                      const crl_partition_request *request);
-
-enum { BYTES_TEXT_BYTES = 80 };
-/* "8.00 GiB (8589934592 bytes)" */
-char *crl_partition_bytes_text(double bytes, char text[BYTES_TEXT_BYTES]);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/units.h"
 #include "partition/request_internal.h"
 #include "partition/search_internal.h"
 #include "partition/search_trial_internal.h"
@@ -137,7 +138,7 @@ static crl_status refuse_grid(const crl_search_request *r) {
 }
 
 static crl_status refuse_memory(const crl_search_request *r, const search_trial *trial) {
-    char limit[BYTES_TEXT_BYTES], least[BYTES_TEXT_BYTES], advice[64] = "";
+    char limit[CRL_UNITS_EXACT_BYTES], least[CRL_UNITS_EXACT_BYTES], advice[64] = "";
     bool done = false;
     int other = r->devices + r->tensor;
     for (int i = 0; i < 5 && !done; i++) {
@@ -150,9 +151,8 @@ static crl_status refuse_memory(const crl_search_request *r, const search_trial 
     return CRL_FAIL(UNSUPPORTED,
                     "plan: no layout of %d devices fits in %s each, the least that would do is %s "
                     "(%s)%s",
-                    r->devices, crl_partition_bytes_text(crl_search_limit(r), limit),
-                    crl_partition_bytes_text(trial->least_bytes, least), trial->least_layout,
-                    advice);
+                    r->devices, crl_units_exact_bytes(limit, crl_search_limit(r)),
+                    crl_units_exact_bytes(least, trial->least_bytes), trial->least_layout, advice);
 }
 
 crl_status crl_search_layouts(crl_search **out, const crl_search_request *request) {

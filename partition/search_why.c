@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/base/units.h"
 #include "partition/request_internal.h"
 #include "partition/search_internal.h"
 
@@ -20,17 +21,6 @@ static parts parts_of(const crl_prediction *p) {
                    .computing_s = p->pipeline_s - idle_s,
                    .exposed_s = p->exposed_s,
                    .update_s = p->update_s};
-}
-
-static const char *seconds_text(char text[32], double seconds) {
-    static const char *const units[] = {"s", "ms", "us", "ns"};
-    int unit = 0;
-    while (seconds < 1 && unit < 3) {
-        seconds *= 1000;
-        unit++;
-    }
-    snprintf(text, 32, "%.3g %s", seconds, units[unit]);
-    return text;
 }
 
 static const char *mode_of(const crl_found *found) {
@@ -49,7 +39,7 @@ static void explain(crl_found *found, const crl_found *best) {
                  exposed_s = mine.exposed_s - its.exposed_s,
                  update_s = mine.update_s - its.update_s;
     const double most = fmax(fmax(idle_s, computing_s), fmax(exposed_s, update_s));
-    char text[32];
+    char text[CRL_UNITS_BYTES];
     if (found->prediction.step_s <= best->prediction.step_s || most <= 0) {
         snprintf(found->why, sizeof found->why, "as fast");
     } else if (most == idle_s) {
@@ -59,23 +49,23 @@ static void explain(crl_found *found, const crl_found *best) {
                  100 * found->prediction.bubble, digits, 100 * its_bubble);
     } else if (most == exposed_s) {
         snprintf(found->why, sizeof found->why, "%s more exposed communication",
-                 seconds_text(text, exposed_s));
+                 crl_units_seconds(text, exposed_s));
     } else if (most == computing_s) {
         snprintf(found->why, sizeof found->why, "%s more computing%s",
-                 seconds_text(text, computing_s), mode_of(found));
+                 crl_units_seconds(text, computing_s), mode_of(found));
     } else {
         snprintf(found->why, sizeof found->why, "%s more optimizer time",
-                 seconds_text(text, update_s));
+                 crl_units_seconds(text, update_s));
     }
 }
 
 void crl_search_explain(crl_search *search, double limit_bytes) {
-    char text[BYTES_TEXT_BYTES];
+    char text[CRL_UNITS_EXACT_BYTES];
     for (int i = 0; i < search->count + search->refused; i++) {
         crl_found *found = &search->found[i];
         if (!found->fits) {
             snprintf(found->why, sizeof found->why, "does not fit: memory over by %s",
-                     crl_partition_bytes_text(found->prediction.peak_bytes - limit_bytes, text));
+                     crl_units_exact_bytes(text, found->prediction.peak_bytes - limit_bytes));
         } else if (i > 0) {
             explain(found, &search->found[0]);
         }

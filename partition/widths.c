@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/units.h"
 #include "partition/request_internal.h"
 #include "partition/width_question_internal.h"
 
@@ -42,7 +43,7 @@ static double least_bytes(width_question *self, crl_width_plan *plan) {
 
 static crl_status refuse(width_question *self, crl_width_plan *plan, const char *name,
                          double limit) {
-    char allowed[BYTES_TEXT_BYTES], least[BYTES_TEXT_BYTES];
+    char allowed[CRL_UNITS_EXACT_BYTES], least[CRL_UNITS_EXACT_BYTES];
     const crl_width_problem *problem = self->problem;
     const double bytes = least_bytes(self, plan);
     if (isinf(bytes)) {
@@ -53,8 +54,8 @@ static crl_status refuse(width_question *self, crl_width_plan *plan, const char 
     }
     return CRL_FAIL(UNSUPPORTED,
                     "%s: nothing fits %d devices in %s each, the least that would do is %s", name,
-                    problem->devices, crl_partition_bytes_text(limit, allowed),
-                    crl_partition_bytes_text(bytes, least));
+                    problem->devices, crl_units_exact_bytes(allowed, limit),
+                    crl_units_exact_bytes(least, bytes));
 }
 
 crl_status crl_widths_solve(crl_width_plan *inout, const char *name,

@@ -84,7 +84,7 @@ TEST_F(CliPlan, CountsMoneyWhereTheMachineHasAPrice) {
 TEST_F(CliPlan, SaysWhatWouldFit) {
     const auto result = carole({"plan", config, "--machine", write_machine("20KiB", "0")});
     EXPECT_EQ(result.code, 1);
-    EXPECT_NE(result.err.find("plan: no layout of 8 devices fits in 20.00 KiB (20480 bytes) each, "
+    EXPECT_NE(result.err.find("plan: no layout of 8 devices fits in 20.0 KiB (20480 bytes) each, "
                               "the least that would do is "),
               std::string::npos)
         << result.err;

@@ -132,10 +132,9 @@ TEST(PartitionBalance, SaysWhatWouldFit) {
     const crl_partition_request request = c.request();
     crl_partition out = {};
     ASSERT_EQ(crl_partitioner_balance.cut(&out, &request), CRL_STATUS_UNSUPPORTED);
-    EXPECT_STREQ(
-        crl_error_message(),
-        "balance: no cut into 2 stages fits in 8.00 GiB (8589934592 bytes) per device, the "
-        "least that would do is 11.18 GiB (12000000000 bytes)");
+    EXPECT_STREQ(crl_error_message(),
+                 "balance: no cut into 2 stages fits in 8.0 GiB (8589934592 bytes) per device, the "
+                 "least that would do is 11.2 GiB (12000000000 bytes)");
 }
 
 TEST(PartitionBalance, RefusesTimesWhoseSquaresOverflow) {

@@ -322,7 +322,7 @@ TEST(PartitionSearch, SaysWhatWouldFit) {
     c.request.memory_limit_bytes = 1e6;
     EXPECT_FALSE(c.search());
     const std::string tight = crl_error_message();
-    EXPECT_NE(tight.find("plan: no layout of 4 devices fits in 976.56 KiB (1000000 bytes) each, "
+    EXPECT_NE(tight.find("plan: no layout of 4 devices fits in 977 KiB (1000000 bytes) each, "
                          "the least that would do is "),
               std::string::npos)
         << tight;

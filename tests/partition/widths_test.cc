@@ -280,8 +280,8 @@ TEST(PartitionWidths, SaysWhatWouldFit) {
     c.devices = 2;
     c.limit = 1500;
     EXPECT_EQ(solve(c).status, CRL_STATUS_UNSUPPORTED);
-    EXPECT_STREQ(crl_error_message(), "widths: nothing fits 2 devices in 1.46 KiB (1500 bytes) "
-                                      "each, the least that would do is 1.99 KiB (2040 bytes)");
+    EXPECT_STREQ(crl_error_message(), "widths: nothing fits 2 devices in 1.5 KiB (1500 bytes) "
+                                      "each, the least that would do is 2.0 KiB (2040 bytes)");
     c.all = true;
     c.devices = 3;
     c.most_replicas = c.most_stages = 1;

@@ -20,9 +20,10 @@ void crl_profile_list_fini(crl_profile_list *list) {
     *list = (crl_profile_list){0};
 }
 
-/* The tree, and where messages begin. */
+/* The tree, the arena of the profile that is read, and where messages begin. */
 typedef struct source {
     const crl_yaml *yaml;
+    crl_arena *arena;
     char at[CRL_YAML_PLACE_BYTES];
 } source;
 
@@ -57,7 +58,7 @@ static crl_status check_keys(source *s, const crl_yaml_node *map, const char *co
 
 /* Reads the text `key` of `map` as `type` (an option type); one that is missing stays as it is. */
 static crl_status take(source *s, const crl_yaml_node *map, const char *key, bool needed,
-                       const crl_option *row, crl_arena *arena, void *field) {
+                       const crl_option *row, void *field) {
     const crl_yaml_node *node = crl_yaml_member(map, key);
     if (!node) {
         return needed ? CRL_FAIL(INVALID, "%s: '%s' is missing", where(s, map), key)
@@ -66,7 +67,7 @@ static crl_status take(source *s, const crl_yaml_node *map, const char *key, boo
     if (node->kind != CRL_YAML_TEXT) {
         return wrong_kind(s, node, "a single value");
     }
-    const crl_status status = row->type->parse(row, node->text, arena, field);
+    const crl_status status = row->type->parse(row, node->text, s->arena, field);
     if (status == CRL_STATUS_INVALID) {
         char message[512];
         snprintf(message, sizeof message, "%.400s", crl_error_message());
@@ -172,7 +173,7 @@ static crl_status take_unit(source *s, const crl_yaml_node *map, int index, crl_
     const char *name = NULL;
     bool gradient = true;
     const crl_option text = {.type = &crl_option_text}, yes = {.type = &crl_option_bool};
-    CRL_TRY(take(s, map, "name", true, &text, &profile->arena, &name));
+    CRL_TRY(take(s, map, "name", true, &text, &name));
     if (name[0] == '\0') {
         return CRL_FAIL(INVALID, "%s: name is empty", where(s, crl_yaml_member(map, "name")));
     }
@@ -180,7 +181,7 @@ static crl_status take_unit(source *s, const crl_yaml_node *map, int index, crl_
         return CRL_FAIL(INVALID, "%s: a unit '%.80s' stands before it already",
                         where(s, crl_yaml_member(map, "name")), name);
     }
-    CRL_TRY(take(s, map, "gradient", false, &yes, NULL, &gradient));
+    CRL_TRY(take(s, map, "gradient", false, &yes, &gradient));
     CRL_TRY(take_inputs(s, map, name, index, profile));
     profile->unit[index].no_gradient = !gradient;
     return take_numbers(s, map, &profile->unit[index]);
@@ -191,15 +192,15 @@ static crl_status take_head(source *s, const crl_yaml_node *map, crl_profile *pr
     const crl_option positive = {.type = &crl_option_double, .min = 1e-9, .max = 1e12};
     const crl_option text = {.type = &crl_option_text};
     int64_t format = 0;
-    CRL_TRY(take(s, map, "format", true, &count, NULL, &format));
+    CRL_TRY(take(s, map, "format", true, &count, &format));
     if (format != CRL_PROFILE_FORMAT) {
         return CRL_FAIL(INVALID, "%s: format is %lld, expected %d",
                         where(s, crl_yaml_member(map, "format")), (long long)format,
                         CRL_PROFILE_FORMAT);
     }
-    CRL_TRY(take(s, map, "source", false, &text, &profile->arena, &profile->source));
-    CRL_TRY(take(s, map, "micro_batch", true, &count, NULL, &profile->micro_batch));
-    return take(s, map, "tokens_per_sample", false, &positive, NULL, &profile->tokens_per_sample);
+    CRL_TRY(take(s, map, "source", false, &text, &profile->source));
+    CRL_TRY(take(s, map, "micro_batch", true, &count, &profile->micro_batch));
+    return take(s, map, "tokens_per_sample", false, &positive, &profile->tokens_per_sample);
 }
 
 static crl_status take_profile(source *s, const crl_yaml_node *map, crl_profile **out) {
@@ -223,6 +224,7 @@ static crl_status take_profile(source *s, const crl_yaml_node *map, crl_profile 
                         units->children, CRL_PROFILE_MOST_UNITS);
     }
     CRL_TRY(crl_profile_create(&profile, units->children));
+    s->arena = &profile->arena;
     CRL_TRY_OUT(take_head(s, map, profile));
     const crl_yaml_node *unit = units->child;
     for (int u = 0; u < units->children; u++, unit = unit->next) {

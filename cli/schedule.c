@@ -2,14 +2,12 @@
 /* `carole schedule show | check`: schedules as pictures, and the checker for a user's own file. */
 #include "cli/cli_internal.h"
 
-#include "engine/base/alloc.h"
-#include "engine/base/file.h"
 #include "engine/base/registry.h"
 #include "engine/ir/schedule.h"
 #include "engine/ir/simulate.h"
+#include "engine/run/layout.h"
 
 enum { GRID_COLUMNS = 160 };
-static const size_t csv_limit_bytes = (size_t)64 << 20;
 
 typedef struct show_options {
     const char *schedule;
@@ -125,7 +123,6 @@ static const crl_option check_table[] = {
 
 static crl_status check_program(const char *path, const crl_program *program, bool grid,
                                 crl_arena *arena) {
-    static const char *const verdicts[] = {"valid", "invalid", "deadlock"};
     crl_check_report report;
     crl_program_check(program, &report);
     crl_stage_cost *time = NULL;
@@ -134,7 +131,9 @@ static crl_status check_program(const char *path, const crl_program *program, bo
     if (grid)
         CRL_TRY(crl_program_print_grid(program, &config, &report, GRID_COLUMNS, stdout));
     if (report.verdict != CRL_VERDICT_VALID)
-        return CRL_FAIL(INVALID, "%s: %s: %s", path, verdicts[report.verdict], report.why);
+        return CRL_FAIL(INVALID, "%s: %s: %s", path,
+                        report.verdict == CRL_VERDICT_DEADLOCK ? "deadlock" : "invalid",
+                        report.why);
     printf("%s: valid: ", path);
     CRL_TRY(print_facts(program, &config));
     printf("\n");
@@ -144,17 +143,11 @@ static crl_status check_program(const char *path, const crl_program *program, bo
 static crl_status run_check(const crl_cli *cli, crl_cli_args *args) {
     (void)cli;
     const check_options *o = args->options;
-    crl_status status = CRL_STATUS_OK;
-    char *text = NULL;
-    size_t bytes = 0;
     crl_program *program = NULL;
     const char *path = args->argument[0];
-    CRL_TRY_OUT(crl_file_read(&text, &bytes, path, csv_limit_bytes));
-    CRL_TRY_OUT(crl_program_parse(&program, path, text, bytes));
-    CRL_TRY_OUT(check_program(path, program, o->grid, &args->arena));
-out:
+    CRL_TRY(crl_layout_read_schedule(&program, path));
+    const crl_status status = check_program(path, program, o->grid, &args->arena);
     crl_program_destroy(program);
-    crl_free(text);
     return status;
 }
 

@@ -10,13 +10,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/base/alloc.h"
-#include "engine/base/file.h"
 #include "engine/base/registry.h"
 #include "engine/ir/schedule.h"
+#include "engine/run/layout.h"
 
 enum { GRID_COLUMNS = 160 };
-static const size_t csv_limit_bytes = (size_t)256 << 20;
 
 typedef struct simulate_options {
     const char *schedule, *svg, *trace;
@@ -144,15 +142,6 @@ out:
     return status;
 }
 
-static crl_status read_program(crl_program **out, const char *path) {
-    char *text = NULL;
-    size_t bytes = 0;
-    CRL_TRY(crl_file_read(&text, &bytes, path, csv_limit_bytes));
-    const crl_status status = crl_program_parse(out, path, text, bytes);
-    crl_free(text);
-    return status;
-}
-
 static crl_status load(crl_program **out, int **first_row, const char **title, const crl_cli *cli,
                        crl_cli_args *args) {
     const simulate_options *o = args->options;
@@ -171,7 +160,7 @@ static crl_status load(crl_program **out, int **first_row, const char **title, c
     const char *slash = strrchr(args->argument[0], '/');
     *title = slash ? slash + 1 : args->argument[0];
     args->exit_code = CRL_EXIT_FAILURE;
-    return read_program(out, args->argument[0]);
+    return crl_layout_read_schedule(out, args->argument[0]);
 }
 
 static crl_status write_file(const char *path, const crl_timeline *timeline,

@@ -27,6 +27,8 @@ if(NOT CRL_NVCC OR NOT CRL_CUDART OR NOT CRL_CUDA_INCLUDE)
     return()
 endif()
 
+message(STATUS "CUDA kernels: ${CRL_NVCC}, for ${CRL_CUDA_ARCHITECTURES}")
+
 set(architectures "")
 foreach(architecture ${CRL_CUDA_ARCHITECTURES})
     list(APPEND architectures -gencode arch=compute_${architecture},code=sm_${architecture})

@@ -61,6 +61,11 @@ TEST_F(CudaEltwise, ActivationGradientsAreTheCpus) {
             });
             EXPECT_LT(error(dx, expected), kind == CRL_ACTIVATION_RELU ? 1e-30 : 5e-7)
                 << "activation " << kind << ", accumulate " << accumulate;
+            OnDevice<float> in(x), place(dy);
+            EXPECT_OK(kCuda.activation_backward(stream, f, in.data(), place.data(), place.data(), n,
+                                                false));
+            wait();
+            EXPECT_TRUE(accumulate || same_bits(place.get(), dx)) << "in place";
         }
     }
 }
@@ -127,6 +132,13 @@ TEST_F(CudaEltwise, DropoutHasTheCpusBits) {
             return one.accumulate ? old.get() : fresh.get();
         });
         EXPECT_TRUE(same_bits(y, expected)) << one.samples << "x" << one.n << " p " << one.p;
+        OnDevice<float> place(x);
+        if (!one.accumulate) {
+            EXPECT_OK(kCuda.dropout(stream, &rng, one.p, place.data(), place.data(), one.samples,
+                                    one.n, false));
+            wait();
+            EXPECT_TRUE(same_bits(place.get(), expected)) << "in place";
+        }
     }
 }
 

@@ -5,8 +5,8 @@
  * itself: partition/search.c does.
  */
 #include "cli/layout_search_internal.h"
+#include "cli/sizes_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
@@ -14,7 +14,7 @@
 #include "engine/run/counted.h"
 #include "engine/run/layout.h"
 
-enum { MOST_SIZES = 16, SIZES_AROUND = 2 };
+enum { SIZES_AROUND = 2 };
 
 static bool given(const char *text) {
     return text && *text;
@@ -46,62 +46,30 @@ static crl_status take_machine(crl_cli_search *s, const crl_cli_search_config *c
     return CRL_STATUS_OK;
 }
 
-static int ascending(const void *left, const void *right) {
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Sizes of micro-batches to count for, ascending, each once. */
-static crl_status take_sizes(int64_t size[MOST_SIZES], int *sizes, const crl_settings *settings,
+/* Sizes of micro-batches to look at: those asked for, else the config's and some around it. */
+static crl_status take_sizes(crl_cli_sizes *out, const crl_settings *settings,
                              const crl_cli_search_config *config) {
-    const crl_option row = {.name = "size", .min = 1, .max = 1e9};
     const int64_t own = settings->train.micro_batch, most = settings->train.global_batch;
-    *sizes = 0;
-    if (config->micro_batches.count > MOST_SIZES)
-        return CRL_FAIL(INVALID, "--micro-batches: %d sizes, expected at most %d",
-                        config->micro_batches.count, MOST_SIZES);
-    for (int i = 0; i < config->micro_batches.count; i++) {
-        if (crl_option_int.parse(&row, config->micro_batches.item[i], NULL, &size[i]))
-            return CRL_FAIL(INVALID, "--micro-batches: size '%.40s', expected integers from 1",
-                            config->micro_batches.item[i]);
-        *sizes += 1;
+    CRL_TRY(crl_cli_sizes_take(out, &config->micro_batches));
+    if (out->count > 0)
+        return CRL_STATUS_OK;
+    out->item[out->count++] = own;
+    for (int i = 1; i <= SIZES_AROUND && !config->pinned; i++) {
+        if (own >> i > 0 && own % ((int64_t)1 << i) == 0)
+            out->item[out->count++] = own >> i;
+        if (own << i <= most)
+            out->item[out->count++] = own << i;
     }
-    if (*sizes == 0) {
-        size[(*sizes)++] = own;
-        for (int i = 1; i <= SIZES_AROUND && !config->pinned; i++) {
-            if (own >> i > 0 && own % ((int64_t)1 << i) == 0)
-                size[(*sizes)++] = own >> i;
-            if (own << i <= most)
-                size[(*sizes)++] = own << i;
-        }
-    }
-    qsort(size, (size_t)*sizes, sizeof *size, ascending);
-    int kept = 0;
-    for (int i = 0; i < *sizes; i++)
-        if (kept == 0 || size[kept - 1] != size[i])
-            size[kept++] = size[i];
-    *sizes = kept;
+    crl_cli_sizes_sort(out);
     return CRL_STATUS_OK;
-}
-
-/* The counted profile of the settings' model for micro-batches of `size`. */
-static crl_status count(crl_profile **out, const crl_cli_search *s, const crl_cli *cli,
-                        int64_t size) {
-    const char *names[CRL_OPTIMIZER_MAX_STATES];
-    const crl_settings *settings = s->settings;
-    const int states = settings->optimizer_kind->states(settings->optimizer_options, names);
-    crl_graph *graph = NULL;
-    CRL_TRY(crl_layout_graph(&graph, settings, cli->registries, size));
-    const crl_status status = crl_profile_counted(out, graph, &s->machine, NULL, states);
-    crl_graph_destroy(graph);
-    return status;
 }
 
 /* Cuts go by the names of layers: a file has to be of this model. */
 static crl_status check_names(const crl_cli_search *s, const crl_cli *cli, const char *path) {
     crl_profile *own = NULL;
     const crl_profile *theirs = s->profiles.item[0];
-    CRL_TRY(count(&own, s, cli, s->settings->train.micro_batch));
+    CRL_TRY(
+        crl_cli_count_profile(&own, cli, s->settings, &s->machine, s->settings->train.micro_batch));
     crl_status status = CRL_STATUS_OK;
     if (theirs->units != own->units)
         status = CRL_FAIL(INVALID, "%s: has %d units, model %s has %d", path, theirs->units,
@@ -114,38 +82,38 @@ static crl_status check_names(const crl_cli_search *s, const crl_cli *cli, const
     return status;
 }
 
-/* Of a file's profiles those of `size`; both ascend. */
-static crl_status keep_sizes(crl_profile_list *list, const int64_t *size, int sizes,
-                             const char *path) {
-    for (int i = 0; i < sizes; i++) {
+/* Of a file's profiles those of `sizes`; both ascend. */
+static crl_status keep_sizes(crl_profile_list *list, const crl_cli_sizes *sizes, const char *path) {
+    for (int i = 0; i < sizes->count; i++) {
         int at = i;
-        while (at < list->count && list->item[at]->micro_batch != size[i])
+        while (at < list->count && list->item[at]->micro_batch != sizes->item[i])
             at++;
         if (at == list->count)
-            return CRL_FAIL(INVALID, "%s: has no micro-batches of %lld", path, (long long)size[i]);
+            return CRL_FAIL(INVALID, "%s: has no micro-batches of %lld", path,
+                            (long long)sizes->item[i]);
         crl_profile *other = list->item[i];
         list->item[i] = list->item[at];
         list->item[at] = other;
     }
-    while (list->count > sizes)
+    while (list->count > sizes->count)
         crl_profile_destroy(list->item[--list->count]);
     return CRL_STATUS_OK;
 }
 
 static crl_status take_profiles(crl_cli_search *s, const crl_cli *cli,
                                 const crl_cli_search_config *config) {
-    int64_t size[MOST_SIZES];
-    int sizes;
-    CRL_TRY(take_sizes(size, &sizes, s->settings, config));
+    crl_cli_sizes sizes;
+    CRL_TRY(take_sizes(&sizes, s->settings, config));
     if (given(config->profile)) {
         CRL_TRY(crl_profile_file_read(&s->profiles, config->profile));
         if (config->micro_batches.count > 0 || config->pinned)
-            CRL_TRY(keep_sizes(&s->profiles, size, sizes, config->profile));
+            CRL_TRY(keep_sizes(&s->profiles, &sizes, config->profile));
         return check_names(s, cli, config->profile);
     }
-    CRL_TRY(crl_alloc(&s->profiles.item, (size_t)sizes, sizeof(crl_profile *)));
-    for (int i = 0; i < sizes; i++) {
-        CRL_TRY(count(&s->profiles.item[i], s, cli, size[i]));
+    CRL_TRY(crl_alloc(&s->profiles.item, (size_t)sizes.count, sizeof(crl_profile *)));
+    for (int i = 0; i < sizes.count; i++) {
+        CRL_TRY(crl_cli_count_profile(&s->profiles.item[i], cli, s->settings, &s->machine,
+                                      sizes.item[i]));
         s->profiles.count++;
     }
     return CRL_STATUS_OK;

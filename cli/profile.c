@@ -4,6 +4,7 @@
  * as a table and as the files that `carole plan` reads.
  */
 #include "cli/cli_internal.h"
+#include "cli/sizes_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,47 +45,17 @@ static const crl_option options[] = {
            crl_option_text, transport, 0, 0),
     {0}};
 
-enum { MOST_SIZES = 64 };
-
 /* One run of the command. */
 typedef struct profile_run {
     const crl_cli *cli;
     const profile_options *options;
     crl_settings *settings;
-    int ranks, sizes;
-    int64_t size[MOST_SIZES]; /* micro-batches, ascending */
-    crl_profile *profile[MOST_SIZES];
+    int ranks;
+    crl_cli_sizes sizes;
+    crl_profile *profile[CRL_CLI_MOST_SIZES]; /* (sizes) */
     crl_machine_file machine_file;
     crl_machine machine; /* counted for, or measured */
 } profile_run;
-
-static int ascending(const void *left, const void *right) {
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-static crl_status take_sizes(profile_run *r) {
-    const crl_text_list *list = &r->options->micro_batches;
-    const crl_option row = {.name = "size", .min = 1, .max = 1e9};
-    if (list->count > MOST_SIZES) {
-        return CRL_FAIL(INVALID, "--micro-batches: %d sizes, expected at most %d", list->count,
-                        MOST_SIZES);
-    }
-    for (int i = 0; i < list->count; i++) {
-        if (crl_option_int.parse(&row, list->item[i], NULL, &r->size[i]))
-            return CRL_FAIL(INVALID, "--micro-batches: size '%.40s', expected integers from 1",
-                            list->item[i]);
-    }
-    r->sizes = list->count;
-    if (r->sizes == 0)
-        r->size[r->sizes++] = r->settings->train.micro_batch;
-    qsort(r->size, (size_t)r->sizes, sizeof r->size[0], ascending);
-    for (int i = 1; i < r->sizes; i++) {
-        if (r->size[i] == r->size[i - 1])
-            return CRL_FAIL(INVALID, "--micro-batches: %lld is there twice", (long long)r->size[i]);
-    }
-    return CRL_STATUS_OK;
-}
 
 /* The config with a layout in which every rank is a replica: the ranks are to work at the same
  * time. Becomes mpirun where that is needed. */
@@ -136,7 +107,9 @@ static crl_status prepare(profile_run *r, crl_cli_args *args) {
     if (!o->counted)
         CRL_TRY(load_side_by_side(r, args));
     args->exit_code = CRL_EXIT_USAGE;
-    CRL_TRY(take_sizes(r));
+    CRL_TRY(crl_cli_sizes_take(&r->sizes, &o->micro_batches));
+    if (r->sizes.count == 0)
+        r->sizes.item[r->sizes.count++] = r->settings->train.micro_batch;
     r->machine = *crl_counted_nominal();
     if (o->machine[0]) {
         CRL_TRY(crl_machine_file_read(&r->machine_file, o->machine, NULL, 0));
@@ -144,17 +117,6 @@ static crl_status prepare(profile_run *r, crl_cli_args *args) {
     }
     args->exit_code = CRL_EXIT_FAILURE;
     return CRL_STATUS_OK;
-}
-
-static crl_status count(profile_run *r, int index, const crl_settings *settings) {
-    const char *names[CRL_OPTIMIZER_MAX_STATES];
-    const int states = settings->optimizer_kind->states(settings->optimizer_options, names);
-    crl_graph *graph = NULL;
-    CRL_TRY(crl_layout_graph(&graph, settings, r->cli->registries, r->size[index]));
-    const crl_status status =
-        crl_profile_counted(&r->profile[index], graph, &r->machine, NULL, states);
-    crl_graph_destroy(graph);
-    return status;
 }
 
 static crl_status measure(profile_run *r, int index, const crl_settings *settings) {
@@ -172,8 +134,11 @@ static crl_status measure(profile_run *r, int index, const crl_settings *setting
 /* Profile number `index`; the machine is that of the largest micro-batch. */
 static crl_status make_one(profile_run *r, int index) {
     crl_settings settings = *r->settings;
-    settings.train.micro_batch = settings.train.evaluate_batch = r->size[index];
-    return r->options->counted ? count(r, index, &settings) : measure(r, index, &settings);
+    const int64_t size = r->sizes.item[index];
+    settings.train.micro_batch = settings.train.evaluate_batch = size;
+    return r->options->counted
+               ? crl_cli_count_profile(&r->profile[index], r->cli, &settings, &r->machine, size)
+               : measure(r, index, &settings);
 }
 
 static void print_row(const char *name, const crl_profile_unit *u) {
@@ -220,7 +185,8 @@ static crl_status write_file(const profile_run *r, const char *path, int what) {
     if (!stream)
         return CRL_FAIL(NOMEM, "%s: no memory to write it", path);
     if (what == 0)
-        status = crl_profile_file_write((const crl_profile *const *)r->profile, r->sizes, stream);
+        status =
+            crl_profile_file_write((const crl_profile *const *)r->profile, r->sizes.count, stream);
     else
         crl_machine_file_write(&r->machine, stream);
     const bool failed = fclose(stream) != 0;
@@ -238,7 +204,7 @@ static crl_status show(const profile_run *r) {
         CRL_TRY(write_file(r, r->options->out, 0));
     if (r->options->machine_out[0])
         CRL_TRY(write_file(r, r->options->machine_out, 1));
-    for (int i = 0; i < r->sizes; i++)
+    for (int i = 0; i < r->sizes.count; i++)
         print_table(r->profile[i]);
     print_machine(r);
     return CRL_STATUS_OK;
@@ -248,11 +214,11 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_status status = CRL_STATUS_OK;
     profile_run r = {.cli = cli, .options = args->options};
     CRL_TRY_OUT(prepare(&r, args));
-    for (int i = 0; i < r.sizes; i++)
+    for (int i = 0; i < r.sizes.count; i++)
         CRL_TRY_OUT(make_one(&r, i));
     CRL_TRY_OUT(show(&r));
 out:
-    for (int i = 0; i < r.sizes; i++)
+    for (int i = 0; i < r.sizes.count; i++)
         crl_profile_destroy(r.profile[i]);
     if (r.machine_file.machine.name)
         crl_machine_file_fini(&r.machine_file);

@@ -39,15 +39,13 @@ static crl_status attempt_init(attempt *self, const crl_hybrid *layout,
 }
 
 static void describe(char text[96], const attempt *self) {
-    static const char *const modes[] = {"no recomputation", "selective recomputation",
-                                        "full recomputation"};
     int most = 0;
     for (int s = 0; s < self->layout.stages; s++) {
         most = self->recompute[s] > most ? self->recompute[s] : most;
     }
-    snprintf(text, 96, "pipeline %d x data %d, %s, micro-batch %lld, %s", self->layout.positions,
-             self->layout.pipelines, self->layout.schedule->name,
-             (long long)self->profile->micro_batch, modes[most]);
+    snprintf(text, 96, "pipeline %d x data %d, %s, micro-batch %lld, recompute %s",
+             self->layout.positions, self->layout.pipelines, self->layout.schedule->name,
+             (long long)self->profile->micro_batch, crl_recompute_name(most));
 }
 
 int64_t crl_search_actions(const crl_hybrid *layout) {

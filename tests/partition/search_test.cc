@@ -326,7 +326,7 @@ TEST(PartitionSearch, SaysWhatWouldFit) {
                          "the least that would do is "),
               std::string::npos)
         << tight;
-    EXPECT_NE(tight.find("full recomputation"), std::string::npos) << tight;
+    EXPECT_NE(tight.find("recompute full"), std::string::npos) << tight;
     /* What it says would do, does. */
     const size_t open = tight.find('(', tight.find("would do")) + 1;
     c.request.memory_limit_bytes = std::stod(tight.substr(open));

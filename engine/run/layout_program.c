@@ -119,14 +119,20 @@ static crl_status keep_forward(crl_program **inout) {
     return CRL_STATUS_OK;
 }
 
-static crl_status build(crl_program **out, const crl_layout *layout, int micro_batches) {
+/* An order of forwards alone is worth no search for the best of costs. */
+static crl_status build(crl_program **out, const crl_layout *layout, int micro_batches,
+                        bool forward_only) {
     crl_status status = CRL_STATUS_OK;
     int *widths = NULL;
     if (layout->own_schedule) {
         return crl_program_copy(out, layout->own_schedule, false);
     }
     CRL_TRY_OUT(crl_alloc(&widths, (size_t)layout->mesh.pipeline, sizeof *widths));
-    const crl_schedule_request request = request_of(layout, micro_batches, widths);
+    crl_schedule_request request = request_of(layout, micro_batches, widths);
+    if (forward_only) {
+        request.cost = NULL;
+        request.message_s = request.memory_limit_bytes = 0;
+    }
     CRL_TRY_OUT(crl_layout_placed(layout->schedule->build(out, &request), layout->settings,
                                   layout->settings->parallel.virtual_stages > 1
                                       ? "parallel.virtual_stages"
@@ -166,7 +172,7 @@ crl_status crl_layout_program(crl_program **out, const crl_layout *layout, const
     if (all.first == all.last) { /* idle: nothing to do, but a program has at least one */
         return crl_program_create(out, crl_mesh_rows(&layout->mesh), plan->stages, 1);
     }
-    CRL_TRY_OUT(build(&program, layout, all.last - all.first));
+    CRL_TRY_OUT(build(&program, layout, all.last - all.first, forward_only));
     CRL_TRY_OUT(deal(program, layout, pipeline));
     if (layout->own_schedule) {
         CRL_TRY_OUT(crl_layout_check_sums(layout, program, pipeline));

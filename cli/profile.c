@@ -124,7 +124,7 @@ static crl_status measure(profile_run *r, int index, const crl_settings *setting
         .settings = settings, .registries = r->cli->registries, .ranks = r->ranks, .split = true};
     crl_measured measured = {0};
     CRL_TRY(crl_measure(&measured, &config));
-    r->machine = crl_measured_machine(&measured, "this machine");
+    r->machine = crl_measured_machine(&measured, "measured");
     const crl_status status =
         crl_measured_profile(&r->profile[index], &measured, settings, r->cli->registries);
     crl_measured_fini(&measured);

@@ -11,6 +11,10 @@
  * leftmost; with a free number of stages the smallest that reaches the optimum. Costs are summed
  * from left to right, as a caller would.
  *
+ * Beside width_question.c, which finds the replicas too: here the number of stages, each stage's
+ * replicas and what it holds in flight are given, in any order, and ties have an order of their own
+ * that written layouts rely on.
+ *
  * cost card: time O(units² · stages) at worst · memory 12 · units · stages bytes
  */
 #include "partition/chain_internal.h"

@@ -6,6 +6,36 @@
 #include "engine/base/alloc.h"
 #include "engine/base/json.h"
 
+namespace {
+
+/* What every cut of a case comes to at best. */
+struct best_cut {
+    double bottleneck = INFINITY, squares = INFINITY, peak = INFINITY;
+    size_t fewest = 0, cuts = 0;
+};
+
+best_cut best_of(const partition_case &c, double limit) {
+    best_cut best;
+    every_cut(c, [&](const std::vector<int> &first) {
+        const cut_figures figures = measure(c, first);
+        best.cuts++;
+        best.peak = std::min(best.peak, figures.peak);
+        if (figures.peak > limit || figures.bottleneck > best.bottleneck) {
+            return;
+        }
+        if (figures.bottleneck < best.bottleneck || first.size() < best.fewest) {
+            best.bottleneck = figures.bottleneck;
+            best.fewest = first.size();
+            best.squares = figures.squares;
+        } else if (first.size() == best.fewest) {
+            best.squares = std::min(best.squares, figures.squares);
+        }
+    });
+    return best;
+}
+
+} // namespace
+
 TEST(PartitionBalance, EqualsExhaustiveSearch) {
     const unsigned seed = 20240607;
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -14,33 +44,11 @@ TEST(PartitionBalance, EqualsExhaustiveSearch) {
     for (int n = 0; n < 3000; n++) {
         const partition_case c = random_case(random);
         const double limit = c.limit > 0 ? c.limit : INFINITY;
-        cut_figures best;
-        best.bottleneck = best.squares = best.peak = INFINITY;
-        size_t fewest = 0, cuts = 0;
-        every_cut(c, [&](const std::vector<int> &first) {
-            const cut_figures figures = measure(c, first);
-            cuts++;
-            best.peak = std::min(best.peak, figures.peak);
-            if (figures.peak > limit) {
-                return;
-            }
-            if (figures.bottleneck < best.bottleneck) {
-                best.bottleneck = figures.bottleneck;
-                fewest = first.size();
-                best.squares = figures.squares;
-            } else if (figures.bottleneck == best.bottleneck) {
-                if (first.size() < fewest) {
-                    fewest = first.size();
-                    best.squares = figures.squares;
-                } else if (first.size() == fewest) {
-                    best.squares = std::min(best.squares, figures.squares);
-                }
-            }
-        });
+        const best_cut best = best_of(c, limit);
         const crl_partition_request request = c.request();
         crl_partition out = {};
         const crl_status status = crl_partitioner_balance.cut(&out, &request);
-        if (cuts == 0) {
+        if (best.cuts == 0) {
             ASSERT_EQ(status, CRL_STATUS_INVALID) << n;
             continue;
         }
@@ -59,7 +67,7 @@ TEST(PartitionBalance, EqualsExhaustiveSearch) {
         ASSERT_EQ(out.bottleneck_s, got.bottleneck) << n;
         ASSERT_EQ(out.peak_bytes, got.peak) << n;
         ASSERT_LE(got.peak, limit) << n;
-        ASSERT_EQ((size_t)out.stages, fewest) << n;
+        ASSERT_EQ((size_t)out.stages, best.fewest) << n;
         ASSERT_NEAR(got.squares, best.squares, 1e-12) << n;
         for (int s = 1; s < out.stages && !c.may_cut.empty(); s++) {
             ASSERT_TRUE(c.may_cut[out.first[s]]) << n;

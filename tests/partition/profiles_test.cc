@@ -19,48 +19,77 @@ namespace {
 
 const char folder[] = CRL_SOURCE_DIR "/../shared/cases/profiles/";
 
-/* Reads a graph file: nodes in any order, then edges. Input nodes cost nothing. */
-crl_profile *read_graph(const std::string &path) {
-    struct node {
-        double numbers[4];
-        bool input;
-        std::vector<std::string> from;
-    };
+struct node {
+    double numbers[4];
+    std::vector<std::string> from;
+};
+
+/* Nodes by name, and their names as the file has them. */
+struct graph_file {
+    std::map<std::string, node> nodes;
+    std::vector<std::string> names;
+};
+
+/* "[1; 2]" is 3: several results. */
+double sum_of(const std::string &list) {
+    const std::string text = std::regex_replace(list, std::regex("[\\[\\]]"), "");
+    double sum = 0;
+    for (size_t at = 0; at != std::string::npos && at < text.size();) {
+        sum += std::stod(text.substr(at));
+        at = text.find(';', at);
+        at = at == std::string::npos ? at : at + 1;
+    }
+    return sum;
+}
+
+/* Nodes in any order, then edges. Input nodes cost nothing. */
+graph_file read_nodes(const std::string &path) {
     static const std::regex node_line("(\\S+) -- (.*) -- forward_compute_time=([^,]+), "
                                       "backward_compute_time=([^,]+), activation_size=([^,]+), "
                                       "parameter_size=([^,]+)");
     static const std::regex edge_line("\t(\\S+) -- (\\S+)");
     std::ifstream file(path);
-    std::map<std::string, node> nodes;
-    std::vector<std::string> waiting;
+    graph_file out;
     std::smatch match;
     for (std::string line; std::getline(file, line);) {
         if (std::regex_match(line, match, edge_line)) {
-            nodes[match[2]].from.push_back(match[1]);
+            out.nodes[match[2]].from.push_back(match[1]);
         } else if (std::regex_match(line, match, node_line)) {
-            node &n = nodes[match[1]];
-            n.input = match[2].str().rfind("Input", 0) == 0;
+            const bool input = match[2].str().rfind("Input", 0) == 0;
             for (int i = 0; i < 4; i++) {
-                /* "a; b": several results */
-                std::string text =
-                    std::regex_replace(match[3 + i].str(), std::regex("[\\[\\]]"), "");
-                n.numbers[i] = 0;
-                for (size_t at = 0; at != std::string::npos && at < text.size();) {
-                    n.numbers[i] += std::stod(text.substr(at));
-                    at = text.find(';', at);
-                    at = at == std::string::npos ? at : at + 1;
-                }
-                n.numbers[i] = n.input ? 0 : n.numbers[i];
+                out.nodes[match[1]].numbers[i] = input ? 0 : sum_of(match[3 + i].str());
             }
-            waiting.push_back(match[1]);
+            out.names.push_back(match[1]);
         }
     }
+    return out;
+}
+
+/* Adds a node whose inputs are placed as unit `unit`. */
+void place(crl_profile *profile, int unit, const std::string &name, const node &n,
+           const std::map<std::string, int> &placed) {
+    std::vector<int> input;
+    for (const std::string &from : n.from) {
+        input.push_back(placed.at(from));
+    }
+    std::sort(input.begin(), input.end());
+    EXPECT_EQ(crl_profile_name_unit(profile, unit, name.c_str(), (int)input.size(), input.data()),
+              CRL_STATUS_OK);
+    profile->unit[unit].forward_s = n.numbers[0] / 1000;
+    profile->unit[unit].input_s = n.numbers[1] / 1000;
+    profile->unit[unit].output_bytes = n.numbers[2];
+    profile->unit[unit].parameter_bytes = n.numbers[3];
+}
+
+/* A graph file as a profile: the first node whose inputs are placed, again and again. */
+crl_profile *read_graph(const std::string &path) {
+    graph_file file = read_nodes(path);
+    std::vector<std::string> &waiting = file.names;
     crl_profile *profile = nullptr;
     EXPECT_EQ(crl_profile_create(&profile, (int)waiting.size()), CRL_STATUS_OK);
     std::map<std::string, int> placed;
-    for (size_t i = 0;
-         i < waiting.size();) { /* the first whose inputs are placed, again and again */
-        const node &n = nodes[waiting[i]];
+    for (size_t i = 0; i < waiting.size();) {
+        const node &n = file.nodes[waiting[i]];
         const bool ready = std::all_of(n.from.begin(), n.from.end(), [&](const std::string &name) {
             return placed.count(name) != 0;
         });
@@ -69,18 +98,7 @@ crl_profile *read_graph(const std::string &path) {
             continue;
         }
         const int unit = (int)placed.size();
-        std::vector<int> input;
-        for (const std::string &name : n.from) {
-            input.push_back(placed[name]);
-        }
-        std::sort(input.begin(), input.end());
-        EXPECT_EQ(crl_profile_name_unit(profile, unit, waiting[i].c_str(), (int)input.size(),
-                                        input.data()),
-                  CRL_STATUS_OK);
-        profile->unit[unit].forward_s = n.numbers[0] / 1000;
-        profile->unit[unit].input_s = n.numbers[1] / 1000;
-        profile->unit[unit].output_bytes = n.numbers[2];
-        profile->unit[unit].parameter_bytes = n.numbers[3];
+        place(profile, unit, waiting[i], n, placed);
         placed[waiting[i]] = unit;
         waiting.erase(waiting.begin() + (long)i);
         i = 0;

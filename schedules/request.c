@@ -3,6 +3,7 @@
 #include "schedules/request_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static crl_status check_virtual(const crl_schedule *schedule, const crl_schedule_request *request) {
     const int positions = request->positions, stages = request->stages;
@@ -11,12 +12,14 @@ static crl_status check_virtual(const crl_schedule *schedule, const crl_schedule
         (schedule->most_virtual == 0 || each <= schedule->most_virtual)) {
         return CRL_STATUS_OK;
     }
+    char most[32] = " or more";
     if (schedule->least_virtual == schedule->most_virtual) {
-        return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d each", schedule->name,
-                        stages, positions, schedule->least_virtual);
+        most[0] = '\0';
+    } else if (schedule->most_virtual > 0) {
+        snprintf(most, sizeof most, " to %d", schedule->most_virtual);
     }
-    return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d or more on each",
-                    schedule->name, stages, positions, schedule->least_virtual);
+    return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d%s virtual stages on each",
+                    schedule->name, stages, positions, schedule->least_virtual, most);
 }
 
 /* Sums over a whole step stay finite. */
@@ -31,13 +34,14 @@ static crl_status check_costs(const crl_schedule *schedule, const crl_schedule_r
         const crl_stage_cost *c = &request->cost[s];
         if (!is_cost(c->forward_s) || !is_cost(c->input_s) || !is_cost(c->weight_s) ||
             !is_cost(c->kept_bytes) || !is_cost(c->held_bytes)) {
-            return CRL_FAIL(INVALID, "%s: a cost of stage %d is not from 0 to %g", schedule->name, s,
-                            largest_cost);
+            return CRL_FAIL(INVALID, "%s: a cost of stage %d is not from 0 to %g", schedule->name,
+                            s, largest_cost);
         }
     }
     if (!is_cost(request->message_s) || !is_cost(request->memory_limit_bytes)) {
         return CRL_FAIL(INVALID, "%s: message %g s, memory limit %g bytes, expected 0 to %g",
-                        schedule->name, request->message_s, request->memory_limit_bytes, largest_cost);
+                        schedule->name, request->message_s, request->memory_limit_bytes,
+                        largest_cost);
     }
     return CRL_STATUS_OK;
 }

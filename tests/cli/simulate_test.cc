@@ -145,6 +145,12 @@ TEST_F(CliSimulate, RejectsWhatCannotBe) {
     expect_failure(carole({"simulate", good, "--costs", "1,2"}), 2, "--costs: 2 numbers");
     expect_failure(carole({"simulate", good, "--costs", "1,2,-3"}), 2, "--costs: ");
     expect_failure(carole({"simulate", good, "--costs", "1e300,1,1"}), 2, "--costs: ");
+    const auto virtual_stages = [&](const char *schedule, const char *each) {
+        return carole({"simulate", "--schedule", schedule, "--positions", "4", "--micro-batches",
+                       "4", "--virtual", each});
+    };
+    expect_failure(virtual_stages("zb-v", "1"), 2, "expected 2 virtual stages on each");
+    expect_failure(virtual_stages("auto", "3"), 2, "expected 1 to 2 virtual stages on each");
     expect_failure(carole({"simulate", good, "--costs", "none.csv"}), 2, "none.csv: no such file");
     expect_failure(carole({"simulate", good, "--costs", file("c", "1,1,1\n")}), 2,
                    "c: 1 rows, expected one for each of 2 stages");

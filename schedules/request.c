@@ -3,24 +3,6 @@
 #include "schedules/request_internal.h"
 
 #include <math.h>
-#include <stdio.h>
-
-static crl_status check_virtual(const crl_schedule *schedule, const crl_schedule_request *request) {
-    const int positions = request->positions, stages = request->stages;
-    const int each = stages / positions;
-    if (stages % positions == 0 && each >= schedule->least_virtual &&
-        (schedule->most_virtual == 0 || each <= schedule->most_virtual)) {
-        return CRL_STATUS_OK;
-    }
-    char most[32] = " or more";
-    if (schedule->least_virtual == schedule->most_virtual) {
-        most[0] = '\0';
-    } else if (schedule->most_virtual > 0) {
-        snprintf(most, sizeof most, " to %d", schedule->most_virtual);
-    }
-    return CRL_FAIL(INVALID, "%s: %d stages on %d positions, expected %d%s virtual stages on each",
-                    schedule->name, stages, positions, schedule->least_virtual, most);
-}
 
 /* Sums over a whole step stay finite. */
 static const double largest_cost = 1e100;
@@ -56,7 +38,7 @@ crl_status crl_schedule_check_request(const crl_schedule *schedule,
                         schedule->name, request->positions, request->stages, request->micro_batches,
                         request->group);
     }
-    CRL_TRY(check_virtual(schedule, request));
+    CRL_TRY(crl_schedule_check_stages(schedule, request->positions, request->stages));
     for (int p = 0; request->widths && p < request->positions; p++) {
         if (request->widths[p] < 1) {
             return CRL_FAIL(INVALID, "%s: position %d has %d replicas, expected 1 or more",

@@ -41,6 +41,10 @@ typedef struct crl_schedule {
     bool (*exact)(const crl_schedule_request *request); /* NULL: never */
 } crl_schedule;
 
+/* INVALID: stages that are not least_virtual to most_virtual on each position. Everything else may
+ * be asked of a schedule for stages that pass only. Positions are 1 or more. */
+CRL_NODISCARD crl_status crl_schedule_check_stages(const crl_schedule *schedule, int positions,
+                                                   int stages);
 /* The position of a stage under a schedule. */
 static inline int crl_schedule_position(const crl_schedule *schedule,
                                         const crl_schedule_request *request, int stage) {

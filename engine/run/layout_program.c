@@ -54,7 +54,9 @@ crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *re
                         INT32_MAX);
     }
     layout->stages = (int)stages;
-    return CRL_STATUS_OK;
+    return crl_layout_placed(
+        crl_schedule_check_stages(schedule, (int)s->parallel.pipeline, layout->stages), s,
+        s->parallel.virtual_stages > 1 ? "parallel.virtual_stages" : "parallel.schedule");
 }
 
 /* What the schedule is asked for, for a pipeline of `micro_batches`. `widths` (P) is filled where

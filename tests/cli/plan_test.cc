@@ -183,6 +183,12 @@ TEST_F(CliPlan, AutoKeepsWhatIsGiven) {
     EXPECT_NE(odd.err.find("plan: no layout uses 7 devices"), std::string::npos) << odd.err;
 }
 
+TEST_F(CliPlan, RefusesStagesThatTheScheduleHasNoPositionFor) {
+    expect_failure(carole({"plan", config, "--set", "parallel.pipeline=2", "--set",
+                           "parallel.virtual_stages=3", "--set", "parallel.schedule=auto"}),
+                   2, "parallel.virtual_stages: auto: 6 stages on 2 positions, expected 1 to 2 ");
+}
+
 TEST_F(CliPlan, RefusesWrongOptions) {
     const auto none = carole({"plan", config, "--schedule", "1f2b"});
     EXPECT_EQ(none.code, 2);

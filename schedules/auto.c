@@ -45,6 +45,7 @@ const crl_schedule crl_schedule_auto = {
     .least_virtual = 1,
     .most_virtual = 2,
     .position = crl_v_shape_position,
+    .keeps_limit = true,
     .effort = 100,
     .build = build,
     .bubble = crl_list_bubble,

@@ -35,6 +35,7 @@ const crl_schedule crl_schedule_zb_1p = {
     .help = "zero-bubble made for measured times, with no more memory than 1f1b",
     .least_virtual = 1,
     .most_virtual = 1,
+    .keeps_limit = true,
     .effort = 100,
     .build = build,
     .bubble = crl_list_bubble,

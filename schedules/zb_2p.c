@@ -36,6 +36,7 @@ const crl_schedule crl_schedule_zb_2p = {
     .help = "zero-bubble made for measured times, with twice the memory of 1f1b",
     .least_virtual = 1,
     .most_virtual = 1,
+    .keeps_limit = true,
     .effort = 100,
     .build = build,
     .bubble = crl_list_bubble,

@@ -49,6 +49,11 @@ static crl_status check_message(crl_comm *comm, int peer, int tag, const crl_req
     return CRL_STATUS_OK;
 }
 
+crl_status crl_comm_reserve(crl_comm *comm, int requests) {
+    return comm->transport->reserve ? comm->transport->reserve(comm->endpoint, requests)
+                                    : CRL_STATUS_OK;
+}
+
 crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const void *data, size_t bytes,
                          crl_request *request) {
     CRL_TRY(check_message(comm, peer, tag, request));

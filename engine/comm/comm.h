@@ -32,6 +32,8 @@ enum {
  * failed), UNSUPPORTED (tag) or NOMEM; a failure has ended the job on all ranks.
  */
 
+/* Makes room for so many requests at a time, so that starting them allocates nothing. */
+CRL_NODISCARD crl_status crl_comm_reserve(crl_comm *comm, int requests);
 /* Starts a message of `bytes` to `peer`; never blocks. `data` and `request`, which must be at rest,
  * stay the caller's but untouched until done. INVALID: peer, tag, or a request in use. */
 CRL_NODISCARD crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const void *data,

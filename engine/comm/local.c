@@ -195,16 +195,31 @@ static crl_status attend(crl_endpoint *me) {
     return CRL_STATUS_OK;
 }
 
+static crl_status add_block(crl_endpoint *me) {
+    op_block *block = NULL;
+    CRL_TRY(crl_alloc(&block, 1, sizeof *block));
+    block->next = me->blocks;
+    me->blocks = block;
+    for (int i = BLOCK_OPS - 1; i >= 0; i--) {
+        block->ops[i].next = me->free;
+        me->free = &block->ops[i];
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status local_reserve(crl_endpoint *me, int requests) {
+    for (const op *item = me->free; item != NULL; item = item->next) {
+        requests--;
+    }
+    for (; requests > 0; requests -= BLOCK_OPS) {
+        CRL_TRY(add_block(me));
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status take_op(crl_endpoint *me, op **out) {
     if (me->free == NULL) {
-        op_block *block = NULL;
-        CRL_TRY(crl_alloc(&block, 1, sizeof *block));
-        block->next = me->blocks;
-        me->blocks = block;
-        for (int i = BLOCK_OPS - 1; i >= 0; i--) {
-            block->ops[i].next = me->free;
-            me->free = &block->ops[i];
-        }
+        CRL_TRY(add_block(me));
     }
     *out = me->free;
     me->free = me->free->next;
@@ -474,6 +489,7 @@ const crl_transport crl_transport_local = {
     .name = "local",
     .help = "ranks are threads of this process",
     .launch = local_launch,
+    .reserve = local_reserve,
     .send = local_send,
     .recv = local_recv,
     .test = local_test,

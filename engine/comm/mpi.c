@@ -85,17 +85,33 @@ static crl_status fail(crl_endpoint *me, crl_status status) {
     return status;
 }
 
+static crl_status add_block(crl_endpoint *me) {
+    mpi_op_block *block = NULL;
+    CRL_TRY(crl_alloc(&block, 1, sizeof *block));
+    block->next = me->blocks;
+    me->blocks = block;
+    for (int i = MPI_BLOCK_OPS - 1; i >= 0; i--) {
+        block->ops[i].request = MPI_REQUEST_NULL;
+        block->ops[i].next = me->free;
+        me->free = &block->ops[i];
+    }
+    return CRL_STATUS_OK;
+}
+
+/* Messages beyond 2 GiB take more than one piece each: those few are not counted. */
+static crl_status mpi_reserve(crl_endpoint *me, int requests) {
+    for (const mpi_op *op = me->free; op != NULL; op = op->next) {
+        requests--;
+    }
+    for (; requests > 0; requests -= MPI_BLOCK_OPS) {
+        CRL_TRY(add_block(me));
+    }
+    return CRL_STATUS_OK;
+}
+
 static crl_status take_op(crl_endpoint *me, mpi_op **out) {
     if (me->free == NULL) {
-        mpi_op_block *block = NULL;
-        CRL_TRY(crl_alloc(&block, 1, sizeof *block));
-        block->next = me->blocks;
-        me->blocks = block;
-        for (int i = MPI_BLOCK_OPS - 1; i >= 0; i--) {
-            block->ops[i].request = MPI_REQUEST_NULL;
-            block->ops[i].next = me->free;
-            me->free = &block->ops[i];
-        }
+        CRL_TRY(add_block(me));
     }
     *out = me->free;
     me->free = me->free->next;
@@ -369,6 +385,7 @@ const crl_transport crl_transport_mpi = {
     .name = "mpi",
     .help = "ranks are processes started by mpirun",
     .launch = mpi_launch,
+    .reserve = mpi_reserve,
     .send = mpi_send,
     .recv = mpi_recv,
     .test = mpi_test,

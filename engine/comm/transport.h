@@ -52,6 +52,9 @@ typedef struct crl_transport {
      * rank that failed first, not of those that noticed. A rank that returns a failure aborts.
      */
     crl_status (*launch)(int ranks, crl_rank_fn run, void *argument);
+    /* Makes room for so many requests at a time: then none of the calls below allocates. NULL: they
+     * never do. */
+    crl_status (*reserve)(crl_endpoint *endpoint, int requests);
     /* Start, without waiting. `data` stays untouched/unread until test says done. */
     crl_status (*send)(crl_endpoint *endpoint, int peer, int tag, const void *data, size_t bytes,
                        crl_request *request);

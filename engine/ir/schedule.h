@@ -27,6 +27,7 @@ typedef struct crl_schedule {
     const char *help;
     int least_virtual, most_virtual; /* stages per position it serves, S / P; most 0: no limit */
     /* Building weighs as much as simulating this many times as many actions; 0: little. */
+    bool keeps_limit; /* builds within memory_limit_bytes, or reports UNSUPPORTED */
     int effort;
     /* The position of a stage; NULL: stage mod P. */
     int (*position)(const crl_schedule_request *request, int stage);

@@ -214,6 +214,18 @@ size_t crl_executor_activation_bytes(const crl_executor *x) {
     return x->activation_bytes;
 }
 
+int crl_executor_requests(const crl_executor *x) {
+    const crl_action_list *list = &x->config.program->position[x->row];
+    int open = 0, most = 0;
+    for (int i = 0; i < list->count; i++) {
+        const crl_action_kind kind = list->action[i].kind;
+        open += kind == CRL_ACTION_SEND || kind == CRL_ACTION_RECV;
+        open -= kind == CRL_ACTION_WAIT_SEND || kind == CRL_ACTION_WAIT_RECV;
+        most = open > most ? open : most;
+    }
+    return most;
+}
+
 size_t crl_executor_workspace_bytes(const crl_executor *x) {
     return x->workspace_bytes;
 }

@@ -38,6 +38,8 @@ void crl_executor_destroy(crl_executor *executor);
 size_t crl_executor_activation_bytes(const crl_executor *executor);
 /* What lives inside one action, with the kernels' scratch. */
 size_t crl_executor_workspace_bytes(const crl_executor *executor);
+/* The most messages it has under way at a time. */
+int crl_executor_requests(const crl_executor *executor);
 /* Gives it memory of those sizes (lent, 64-byte aligned) and the job. */
 CRL_NODISCARD crl_status crl_executor_bind(crl_executor *executor, crl_comm *comm,
                                            void *activations, void *workspace);

@@ -220,6 +220,18 @@ size_t crl_grad_sync_bytes(const crl_grad_sync *sync) {
     return sync->received_bytes + IN_FLIGHT * sync->staging_bytes;
 }
 
+int crl_grad_sync_requests(const crl_grad_sync *sync) {
+    /* Of an all-reduce with each other member: its nodes' pieces and this one's, and two results.
+     * A replica has as many nodes as binary numbers of its lanes have digits, twice, at most. */
+    int digits = 1;
+    while (sync->width > 1 && sync->config.lanes / sync->width >> digits > 0) {
+        digits++;
+    }
+    const int64_t each = (int64_t)(sync->width - 1) * (4 * digits + 2) * IN_FLIGHT;
+    const int64_t tied = (int64_t)sync->tied_count * (crl_mesh_rows(sync->config.mesh) + 1);
+    return each + tied < INT32_MAX / 2 ? (int)(each + tied) : INT32_MAX / 2;
+}
+
 /* Sums end in the memory of a parameter's first use, be it local or received. */
 static void find_gradients(crl_grad_sync *sync) {
     const crl_params *params = sync->config.params;

@@ -37,6 +37,8 @@ CRL_NODISCARD crl_status crl_grad_sync_create(crl_grad_sync **out,
 void crl_grad_sync_destroy(crl_grad_sync *sync);
 /* Of the received gradients of tied uses and the all-reduces' staging. */
 size_t crl_grad_sync_bytes(const crl_grad_sync *sync);
+/* The most messages it has under way at a time, at most. */
+int crl_grad_sync_requests(const crl_grad_sync *sync);
 /* Gives it its memory (crl_grad_sync_bytes) and the job. */
 CRL_NODISCARD crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory);
 

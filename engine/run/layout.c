@@ -117,6 +117,7 @@ crl_status crl_layout_create(crl_layout **out, const crl_settings *settings,
                                  settings->train.evaluate_batch));
     CRL_TRY_OUT(crl_layout_times(layout, node_s));
     CRL_TRY_OUT(make_plans(layout, registries));
+    CRL_TRY_OUT(crl_layout_fit(layout));
     *out = layout;
     layout = NULL;
 out:

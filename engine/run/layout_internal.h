@@ -27,5 +27,10 @@ double crl_layout_state_bytes(const crl_layout *layout, int n);
 crl_status crl_layout_cut(int *first_node, crl_layout *layout, const crl_registries *registries);
 /* Fills what the plan's stages cost: stage (S), message_s, activation_limit_bytes. */
 crl_status crl_layout_costs(crl_layout *layout);
+/* Has the settings' memory limit a say in the order of the schedule? */
+bool crl_layout_keeps_limit(const crl_layout *layout);
+/* Lowers activation_limit_bytes of a schedule that keeps it until no rank reserves more than the
+ * settings' limit, where that is possible. */
+crl_status crl_layout_fit(crl_layout *layout);
 /* Plug-ins know no files: says where the key was given that they refuse. */
 crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key);

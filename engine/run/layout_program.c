@@ -108,6 +108,11 @@ crl_status crl_layout_in_flight(int *out, const crl_layout *layout) {
     for (int s = 0; s < layout->stages; s++) {
         out[s] = layout->own_schedule ? crl_program_peak_activations(layout->own_schedule, s, true)
                                       : layout->schedule->peak_activations(&request, s);
+        if (crl_layout_keeps_limit(layout)) { /* where it has to, it does with what 1F1B holds */
+            const int positions = layout->mesh.pipeline;
+            const int held = layout->stages > positions ? positions : positions - s;
+            out[s] = out[s] < held ? out[s] : held;
+        }
     }
     crl_free(widths);
     return CRL_STATUS_OK;

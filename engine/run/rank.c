@@ -130,9 +130,21 @@ static void bind_kept(crl_rank *r, char *at) {
     }
 }
 
+/* Nothing is allocated for a message of a step, however many are under way at a time. */
+static crl_status reserve_requests(const crl_rank *r, crl_comm *comm) {
+    enum { EXCHANGES = 128 }; /* of tallies, and single messages */
+    int requests = crl_executor_requests(r->evaluate_executor);
+    if (r->executor) {
+        const int training = crl_executor_requests(r->executor) + crl_grad_sync_requests(r->sync);
+        requests = training > requests ? training : requests;
+    }
+    return crl_comm_reserve(comm, requests + EXCHANGES);
+}
+
 crl_status crl_rank_bind(crl_rank *r, crl_comm *comm) {
     const crl_memory_report *m = &r->memory;
     r->comm = comm;
+    CRL_TRY(reserve_requests(r, comm));
     CRL_TRY(r->device->alloc(&r->reservation, m->total_bytes));
     char *at = r->reservation;
     r->params->weights = (float *)(void *)at;

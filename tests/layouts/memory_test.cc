@@ -327,6 +327,32 @@ TEST_F(LayoutsMemory, LimitIsThatOfTheWholeReservation) {
 }
 
 // Micro-batches: as many as the first stage can have under way, and many more.
+// Schedules that keep a limit do with less where they have to, with the same bits.
+TEST_F(LayoutsMemory, AutomaticSchedulesKeepTheLimit) {
+    const Sets base = job::Gpt(scratch_) + Width(4, 1) + Sets{{"train.steps", "2"}};
+    const auto reserved = [&](const Sets &sets) {
+        size_t most = 0;
+        for (int rank = 0; rank < 4; rank++) {
+            most = std::max(most, Predict(base + sets, rank).total_bytes);
+        }
+        return most;
+    };
+    const size_t least = reserved(Schedule("1f1b"));
+    const std::string bits = job::Train(base).Bits();
+    for (const char *schedule : {"auto", "zb-1p", "zb-2p"}) {
+        const size_t most = reserved(Schedule(schedule));
+        for (const size_t limit : {most, most - 1, (most + least) / 2, least + least / 50}) {
+            const Sets sets =
+                Schedule(schedule) + Sets{{"parallel.memory_limit", std::to_string(limit)}};
+            EXPECT_LE(reserved(sets), limit) << sets.Text();
+            const job::Outcome outcome = job::Train(base + sets);
+            ASSERT_EQ(outcome.status, CRL_STATUS_OK) << outcome.message << sets.Text();
+            EXPECT_EQ(outcome.Bits(), bits) << sets.Text();
+        }
+    }
+    EXPECT_GT(reserved(Schedule("auto")), least); // else nothing has been tried
+}
+
 TEST_F(LayoutsMemory, OneForwardOneBackwardDoesNotGrowWithMicroBatches) {
     for (int rank = 0; rank < 4; rank++) {
         const auto activations = [&](const char *schedule, int micro_batches) {

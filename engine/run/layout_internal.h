@@ -32,5 +32,6 @@ bool crl_layout_keeps_limit(const crl_layout *layout);
 /* Lowers activation_limit_bytes of a schedule that keeps it until no rank reserves more than the
  * settings' limit, where that is possible. */
 crl_status crl_layout_fit(crl_layout *layout);
-/* Plug-ins know no files: says where the key was given that they refuse. */
+/* Plug-ins know no files: says where the key was given that they refuse, or whose file is not
+ * there. */
 crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key);

@@ -10,7 +10,7 @@ enum { SEND_WINDOW = 2 };
 
 crl_status crl_layout_placed(crl_status status, const crl_settings *settings, const char *key) {
     char at[512], message[1024];
-    if (status != CRL_STATUS_INVALID) {
+    if (status != CRL_STATUS_INVALID && status != CRL_STATUS_NOT_FOUND) {
         return status;
     }
     snprintf(message, sizeof message, "%s", crl_error_message());

@@ -22,7 +22,7 @@
 
 enum { POLISHED = 10 };
 
-static const int64_t usual_actions = 8000000;
+static const int64_t usual_actions = 6000000; /* of up to 64 devices; of more, up to fourfold */
 
 static crl_status check(const crl_search_request *r) {
     if (r->profiles < 1 || !r->predict || !r->machine || !r->schedules || r->global_batch < 1) {
@@ -163,7 +163,8 @@ crl_status crl_search_layouts(crl_search **out, const crl_search_request *reques
     CRL_TRY(check(&r));
     CRL_TRY_OUT(crl_alloc(&search, 1, sizeof *search));
     search_trial trial = {.request = &r, .search = search};
-    trial.actions = r.most_actions > 0 ? r.most_actions : usual_actions;
+    const int many = r.devices < 64 ? 1 : r.devices < 256 ? r.devices / 64 : 4;
+    trial.actions = r.most_actions > 0 ? r.most_actions : many * usual_actions;
     trial.limit_bytes = crl_search_limit(&r);
     trial.least_bytes = INFINITY;
     CRL_TRY_OUT(search_once(search, &trial, false));

@@ -37,7 +37,7 @@ typedef struct crl_search_request {
     int lanes;            /* exactly so many; has to be a power of two */
     int recompute;        /* 0: any; else 1 + the only mode */
     bool equal_widths;    /* no pipeline with a wider position */
-    int64_t most_actions; /* simulated in all, 0: 8 million */
+    int64_t most_actions; /* simulated in all, 0: 6 million, of many devices more */
 } crl_search_request;
 
 /* One layout; what it points to lives in the search. */

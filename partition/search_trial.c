@@ -53,6 +53,12 @@ int64_t crl_search_actions(const crl_hybrid *layout) {
     return 3 * share * layout->stages * (1 + layout->schedule->effort);
 }
 
+/* Whether one more prediction is within what the search may take. */
+static bool affordable(const search_trial *trial, const crl_hybrid *layout) {
+    return trial->actions > 0 &&
+           (layout->schedule->effort == 0 || crl_search_actions(layout) <= trial->effort);
+}
+
 /* Predicts; a layout that somebody refuses is no failure of the search. */
 static crl_status predict(search_trial *trial, attempt *self) {
     const crl_hybrid *layout = &self->layout;
@@ -175,7 +181,7 @@ static void set_plain(attempt *self, const int *first, int mode) {
 /* Recomputes more where memory is over, then cuts by memory. */
 static crl_status make_fit(search_trial *trial, attempt *self, const search_candidate *candidate) {
     for (int i = 1; i < CRL_RECOMPUTES && trial->request->recompute == 0; i++) {
-        if (!recompute_more(trial, self)) {
+        if (!affordable(trial, &self->layout) || !recompute_more(trial, self)) {
             break;
         }
         CRL_TRY(predict(trial, self));
@@ -184,7 +190,7 @@ static crl_status make_fit(search_trial *trial, attempt *self, const search_cand
         }
     }
     const int *first = NULL;
-    if (!candidate->layout.widths) {
+    if (!candidate->layout.widths && affordable(trial, &self->layout)) {
         CRL_TRY(crl_search_cut_within(&first, &trial->search->arena, trial->request, candidate,
                                       trial->limit_bytes));
     }
@@ -228,7 +234,7 @@ static crl_status move_cut(bool *better, search_trial *trial, attempt *self, int
     const int last =
         stage + 1 < self->layout.stages ? self->first[stage + 1] : self->profile->units;
     const int to = self->first[stage] + by;
-    if (to <= self->first[stage - 1] || to >= last) {
+    if (to <= self->first[stage - 1] || to >= last || !affordable(trial, &self->layout)) {
         return CRL_STATUS_OK;
     }
     self->first[stage] = to;
@@ -252,7 +258,7 @@ crl_status crl_search_polish(search_trial *trial, int index) {
     memcpy(self.first, found->layout.first, (size_t)self.layout.stages * sizeof *self.first);
     memcpy(self.recompute, found->layout.recompute, (size_t)self.layout.stages);
     self.prediction = found->prediction;
-    for (int round = 0; round < POLISH_ROUNDS && better && trial->actions > 0; round++) {
+    for (int round = 0; round < POLISH_ROUNDS && better; round++) {
         better = false;
         for (int s = 1; s < self.layout.stages; s++) {
             CRL_TRY_OUT(move_cut(&better, trial, &self, s, 1));

@@ -11,7 +11,7 @@ enum { GRID_COLUMNS = 160 };
 
 typedef struct show_options {
     const char *schedule;
-    int64_t stages, micro_batches, virtual_stages;
+    int64_t stages, micro_batches, virtual_stages, group;
     double backward;
     bool csv;
 } show_options;
@@ -25,6 +25,8 @@ static const crl_option show_table[] = {
      offsetof(show_options, micro_batches), 1, 65536, NULL},
     {"virtual", "0", "stages per pipeline position; 0: 1, or 2 where the schedule needs more",
      &crl_option_int, offsetof(show_options, virtual_stages), 0, 4096, NULL},
+    {"group", "0", "micro-batches that go through a position's stages together; 0: the positions",
+     &crl_option_int, offsetof(show_options, group), 0, 65535, NULL},
     {"backward", "2", "time of a backward, in forwards", &crl_option_double,
      offsetof(show_options, backward), 0.01, 100, NULL},
     {"csv", "false", "print the program instead of the picture", &crl_option_bool,
@@ -103,7 +105,8 @@ static crl_status run_show(const crl_cli *cli, crl_cli_args *args) {
                         (long long)o->stages, (long long)width);
     const crl_schedule_request request = {.positions = (int)(o->stages / width),
                                           .stages = (int)o->stages,
-                                          .micro_batches = (int)o->micro_batches};
+                                          .micro_batches = (int)o->micro_batches,
+                                          .group = (int)o->group};
     crl_program *program = NULL;
     CRL_TRY(schedule->build(&program, &request));
     args->exit_code = CRL_EXIT_FAILURE;

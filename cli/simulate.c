@@ -18,7 +18,7 @@ enum { GRID_COLUMNS = 160 };
 
 typedef struct simulate_options {
     const char *schedule, *svg, *trace;
-    int64_t stages, positions, micro_batches, virtual_stages, send_buffers;
+    int64_t stages, positions, micro_batches, virtual_stages, group, send_buffers;
     double memory_limit;
     crl_text_list widths;
     crl_cli_costs costs;
@@ -36,6 +36,8 @@ static const crl_option table[] = {
      offsetof(simulate_options, micro_batches), 0, 65535, NULL},
     {"virtual", "0", "stages per pipeline position; 0: the least that the schedule serves",
      &crl_option_int, offsetof(simulate_options, virtual_stages), 0, 4096, NULL},
+    {"group", "0", "micro-batches that go through a position's stages together; 0: the positions",
+     &crl_option_int, offsetof(simulate_options, group), 0, 65535, NULL},
     {"widths", "", "replicas of each position, such as 3,1; empty: one each", &crl_option_list,
      offsetof(simulate_options, widths), 0, 0, NULL},
     CRL_CLI_COST_ROW(simulate_options, memory_limit, "memory-limit", "0",
@@ -73,6 +75,7 @@ static crl_status read_sizes(crl_schedule_request *out, const crl_schedule *sche
     *out = (crl_schedule_request){.positions = (int)(o->stages ? o->stages / width : o->positions),
                                   .stages = (int)(o->stages ? o->stages : o->positions * width),
                                   .micro_batches = (int)o->micro_batches,
+                                  .group = (int)o->group,
                                   .message_s = crl_cli_message_s(&o->costs),
                                   .memory_limit_bytes = o->memory_limit};
     return CRL_STATUS_OK;

@@ -48,7 +48,9 @@ crl_status crl_layout_find_schedule(crl_layout *layout, const crl_registries *re
     }
     CRL_TRY(crl_registry_find(&schedule, registries->schedules, "schedule", s->parallel.schedule));
     layout->schedule = schedule;
-    const int64_t stages = s->parallel.pipeline * s->parallel.virtual_stages;
+    const int64_t each = s->parallel.virtual_stages > 0 ? s->parallel.virtual_stages
+                                                        : layout->schedule->least_virtual;
+    const int64_t stages = s->parallel.pipeline * each;
     if (stages > INT32_MAX) {
         return CRL_FAIL(INVALID, "layout: %lld stages, expected at most %d", (long long)stages,
                         INT32_MAX);

@@ -30,7 +30,7 @@ typedef struct crl_settings_parallel {
     int64_t pipeline, data;  /* P, D */
     crl_text_list replicas;  /* of every position, instead of `data`; empty: all `data` */
     int *widths;             /* (pipeline) the same as numbers; NULL: all `data` */
-    int64_t virtual_stages;  /* stages per pipeline position */
+    int64_t virtual_stages;  /* stages per pipeline position; 0: the least of the schedule */
     int64_t group;           /* micro-batches that go through a position's stages together; 0: P */
     crl_text_list recompute; /* modes: one for all, one per stage, or "name=mode" */
     const char *schedule;

@@ -2,7 +2,6 @@
 /* What the stages of a plan cost, for the schedule that orders them and the simulator. */
 #include "engine/base/alloc.h"
 #include "engine/ir/recompute.h"
-#include "engine/run/counted.h"
 #include "engine/run/layout_internal.h"
 
 static crl_status stage_costs(crl_stage_cost *cost, const crl_layout *layout,

@@ -3,7 +3,6 @@
 #include "engine/base/alloc.h"
 #include "engine/base/registry.h"
 #include "engine/ir/recompute.h"
-#include "engine/run/counted.h"
 #include "engine/run/layout_internal.h"
 
 /* Every node but the dataset's, which are read where they are used. */
@@ -56,8 +55,8 @@ static void chain_add(chain *c, const crl_layout *layout, const crl_recompute *r
     c->state_bytes[u] = crl_layout_state_bytes(layout, n);
     c->activation_bytes[u] = crl_recompute_kept_bytes(recompute, n, n + 1);
     if (n + 1 < graph->nodes) {
-        c->boundary_s[u] = 2.0 * (double)crl_graph_cut_bytes(graph, n + 1) /
-                           layout->machine.machine.within.bytes_per_s;
+        c->boundary_s[u] = 2.0 * crl_link_s(&layout->machine.machine.within,
+                                            (double)crl_graph_cut_bytes(graph, n + 1));
     }
 }
 

@@ -13,21 +13,8 @@ bool crl_layout_keeps_limit(const crl_layout *layout) {
            layout->schedule->keeps_limit;
 }
 
-/* The pipeline with the most micro-batches. */
-static int fullest_pipeline(const crl_layout *layout) {
-    int fullest = 0, most = 0;
-    for (int c = 0; c < layout->mesh.data; c++) {
-        const crl_range range = crl_layout_pipeline(layout, c);
-        if (range.last - range.first > most) {
-            most = range.last - range.first;
-            fullest = c;
-        }
-    }
-    return fullest;
-}
-
 static crl_status most_reserved(double *out, const crl_layout *layout) {
-    const int pipeline = fullest_pipeline(layout);
+    const int pipeline = crl_layout_fullest_pipeline(layout);
     *out = 0;
     for (int row = 0; row < crl_mesh_rows(&layout->mesh); row++) {
         crl_memory_report report;

@@ -15,6 +15,8 @@ crl_status crl_layout_check_sums(const crl_layout *layout, const crl_program *pr
                                  int pipeline);
 /* The position of every stage. (S) */
 crl_status crl_layout_positions(int *out, const crl_layout *layout);
+/* The pipeline with the most micro-batches. */
+int crl_layout_fullest_pipeline(const crl_layout *layout);
 /* Micro-batches that every stage holds at once, on the replica with the most. (S) */
 crl_status crl_layout_in_flight(int *out, const crl_layout *layout);
 /* Gradient buffers of the rank that needs the most. */

@@ -99,14 +99,23 @@ crl_status crl_layout_positions(int *out, const crl_layout *layout) {
     return CRL_STATUS_OK;
 }
 
-crl_status crl_layout_in_flight(int *out, const crl_layout *layout) {
-    int most = 0, *widths = NULL;
+int crl_layout_fullest_pipeline(const crl_layout *layout) {
+    int fullest = 0, most = 0;
     for (int c = 0; c < layout->mesh.data; c++) {
         const crl_range range = crl_layout_pipeline(layout, c);
-        most = range.last - range.first > most ? range.last - range.first : most;
+        if (range.last - range.first > most) {
+            most = range.last - range.first;
+            fullest = c;
+        }
     }
+    return fullest;
+}
+
+crl_status crl_layout_in_flight(int *out, const crl_layout *layout) {
+    const crl_range all = crl_layout_pipeline(layout, crl_layout_fullest_pipeline(layout));
+    int *widths = NULL;
     CRL_TRY(crl_alloc(&widths, (size_t)layout->mesh.pipeline, sizeof *widths));
-    const crl_schedule_request request = request_of(layout, most, widths);
+    const crl_schedule_request request = request_of(layout, all.last - all.first, widths);
     for (int s = 0; s < layout->stages; s++) {
         out[s] = layout->own_schedule ? crl_program_peak_activations(layout->own_schedule, s, true)
                                       : layout->schedule->peak_activations(&request, s);

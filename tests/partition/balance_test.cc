@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/partition/numbers.h"
 #include "tests/partition/partition_case.h"
 
 #include <fstream>
@@ -76,19 +77,6 @@ TEST(PartitionBalance, EqualsExhaustiveSearch) {
     EXPECT_GT(infeasible, 100);
     EXPECT_GT(limited, 100);
 }
-
-namespace {
-
-std::vector<double> numbers(const json_t *object, const char *key, double factor) {
-    std::vector<double> out;
-    const json_t *array = json_object_get(object, key);
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        out.push_back(json_number_value(json_array_get(array, i)) * factor);
-    }
-    return out;
-}
-
-} // namespace
 
 TEST(PartitionBalance, ReachesThePublishedOptima) {
     json_t *cases = nullptr;

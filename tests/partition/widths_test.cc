@@ -12,6 +12,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/json.h"
+#include "tests/partition/numbers.h"
 
 namespace {
 
@@ -224,19 +225,6 @@ TEST(PartitionWidths, EqualsExhaustiveSearch) {
     EXPECT_GT(limited, 100);
     EXPECT_GT(wide, 100);
 }
-
-namespace {
-
-std::vector<double> numbers(const json_t *object, const char *key, double factor) {
-    std::vector<double> out;
-    const json_t *array = json_object_get(object, key);
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        out.push_back(json_number_value(json_array_get(array, i)) * factor);
-    }
-    return out;
-}
-
-} // namespace
 
 TEST(PartitionWidths, ReachesEverySolvedCase) {
     const std::string path = CRL_SOURCE_DIR "/../shared/cases/planner/instances.json";

@@ -4,21 +4,11 @@
  * first start to its last end, on whichever position that is longest: steps in a row overlap by the
  * rest. A message takes Tcomm between two positions.
  */
-#include "tests/schedules/schedules.h"
-
-#include <fstream>
-#include <sstream>
+#include "tests/schedules/figures.h"
 
 using namespace schedules;
 
 namespace {
-
-struct figure {
-    int positions, micro_batches;
-    double forward, input, weight, message; /* us, of a position */
-    std::string schedule;
-    double makespan; /* us */
-};
 
 /* A line of dense layers, one to a stage, without skips. */
 toy::graph_ptr line_of(int stages) {
@@ -45,24 +35,6 @@ double timed(const crl_schedule &schedule, const figure &row, int chunks) {
     cost.weight_s = row.weight / chunks;
     simulation_ptr simulation = simulate(program.get(), cost, row.message);
     return simulation ? span_of_compute(program.get(), simulation.get()) : 0;
-}
-
-std::vector<figure> read_figures(const std::string &path) {
-    std::ifstream in(path);
-    std::vector<figure> rows;
-    std::string line;
-    std::getline(in, line);
-    while (std::getline(in, line)) {
-        std::stringstream text(line);
-        std::vector<std::string> cell(14);
-        for (std::string &item : cell) {
-            std::getline(text, item, ',');
-        }
-        rows.push_back({std::stoi(cell[1]), std::stoi(cell[2]), std::stod(cell[3]),
-                        std::stod(cell[4]), std::stod(cell[5]), std::stod(cell[6]), cell[11],
-                        std::stod(cell[12])});
-    }
-    return rows;
 }
 
 /* Rows with bubbles alone, (makespan - ideal) / makespan to four digits: Table 5 of [qi23]. */

@@ -8,60 +8,13 @@
  * than any step can be from its first start anywhere to its last end.
  * Memory of a micro-batch, of h hidden and a heads at s = 1024: 34h + 5as until I, 32h until W.
  */
-#include "tests/schedules/schedules.h"
-
-#include <fstream>
-#include <sstream>
+#include "tests/schedules/figures.h"
 
 using namespace schedules;
 
 namespace {
 
 const char *const figures = CRL_SOURCE_DIR "/../shared/figures/zero_bubble_makespans.csv";
-
-struct figure {
-    int positions, micro_batches;
-    double forward, input, weight, message; /* us, of a position */
-    double hidden, heads;
-    std::string schedule; /* "ZB-1p(mem=1.0pMB)" */
-    double makespan;
-
-    bool is(const std::string &name) const { return schedule.rfind(name, 0) == 0; }
-    double memory() const { /* in micro-batches for each position */
-        const size_t at = schedule.find("mem=");
-        return at == std::string::npos ? 1 : std::stod(schedule.substr(at + 4));
-    }
-    double kept() const { return 34 * hidden + 5 * heads * 1024; }
-    double limit() const { return memory() * positions * kept(); }
-
-    crl_stage_cost cost(int chunks) const {
-        crl_stage_cost out = {};
-        out.forward_s = forward / chunks;
-        out.input_s = input / chunks;
-        out.weight_s = weight / chunks;
-        out.kept_bytes = kept() / chunks;
-        out.held_bytes = 32 * hidden / chunks;
-        return out;
-    }
-};
-
-std::vector<figure> read_figures() {
-    std::ifstream in(figures);
-    std::vector<figure> rows;
-    std::string line;
-    std::getline(in, line);
-    while (std::getline(in, line)) {
-        std::stringstream text(line);
-        std::vector<std::string> cell(14);
-        for (std::string &item : cell) {
-            std::getline(text, item, ',');
-        }
-        rows.push_back({std::stoi(cell[1]), std::stoi(cell[2]), std::stod(cell[3]),
-                        std::stod(cell[4]), std::stod(cell[5]), std::stod(cell[6]),
-                        std::stod(cell[7]), std::stod(cell[8]), cell[11], std::stod(cell[12])});
-    }
-    return rows;
-}
 
 toy::program_ptr made_for(const crl_schedule &schedule, const figure &row, int chunks,
                           double limit) {
@@ -138,7 +91,7 @@ TEST(SchedulesZbAuto, IsNoLongerThanPublished) {
         GTEST_SKIP() << figures << " is not there";
     }
     int compared = 0;
-    for (const figure &row : read_figures()) {
+    for (const figure &row : read_figures(figures)) {
         const int chunks = row.is("ZB-V") ? 2 : 1;
         if (!row.is("ZB-1p") && !row.is("ZB-2p") && !row.is("ZB-V")) {
             continue;

@@ -50,6 +50,20 @@ TEST_F(Costs, FromFilesGiveTheSameBits) {
     }
 }
 
+// 0 bytes per second means that only the latency counts.
+TEST_F(Costs, LinksWithoutARateCostTheirLatency) {
+    std::string text = read_text(Machine());
+    const size_t within = text.find("within:");
+    const size_t rate = text.find("  bytes_per_s:", within);
+    ASSERT_NE(rate, std::string::npos);
+    text.replace(rate, text.find('\n', rate) - rate, "  bytes_per_s: 0");
+    write_text(scratch_ / "machine.yaml", text);
+    const job::Outcome outcome = job::Train(
+        job::Gpt(scratch_) + Width(2, 1) + Sets{{"parallel.machine", scratch_ / "machine.yaml"}});
+    ASSERT_EQ(outcome.status, CRL_STATUS_OK) << outcome.message;
+    EXPECT_EQ(outcome.Bits(), job::Train(job::Gpt(scratch_)).Bits());
+}
+
 TEST_F(Costs, OfAProfileDecideTheCut) {
     const std::string profile = Profile();
     std::string text = read_text(profile);

@@ -97,7 +97,8 @@ static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, 
                                                     .t = y->size[1],
                                                     .heads = option->heads,
                                                     .head_channels = y->size[2] / option->heads,
-                                                    .causal = option->causal}));
+                                                    .causal = option->causal},
+                            env->stream));
     scratch_bytes[CRL_PHASE_FORWARD] = ops->forward_scratch_bytes(state->attention);
     scratch_bytes[CRL_PHASE_INPUT] =
         env->training ? ops->backward_scratch_bytes(state->attention) : 0;

@@ -117,16 +117,19 @@ static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, 
     CRL_TRY_OUT(ops->create(
         &state->forward,
         &(crl_matmul_config){
-            .m = rows, .n = size, .k = in, .b_transposed = true, .bias = spec->params == 2}));
+            .m = rows, .n = size, .k = in, .b_transposed = true, .bias = spec->params == 2},
+        env->stream));
     bytes[CRL_PHASE_FORWARD] = ops->scratch_bytes(state->forward);
     if (env->training) {
-        CRL_TRY_OUT(ops->create(
-            &state->input,
-            &(crl_matmul_config){.m = rows, .n = in, .k = size, .may_accumulate = true}));
+        CRL_TRY_OUT(
+            ops->create(&state->input,
+                        &(crl_matmul_config){.m = rows, .n = in, .k = size, .may_accumulate = true},
+                        env->stream));
         CRL_TRY_OUT(ops->create(
             &state->weight,
             &(crl_matmul_config){
-                .m = size, .n = in, .k = rows, .a_transposed = true, .may_accumulate = true}));
+                .m = size, .n = in, .k = rows, .a_transposed = true, .may_accumulate = true},
+            env->stream));
         bytes[CRL_PHASE_INPUT] = ops->scratch_bytes(state->input);
         bytes[CRL_PHASE_WEIGHT] =
             larger(ops->scratch_bytes(state->weight),
@@ -144,9 +147,12 @@ out:
 
 static crl_status forward(const crl_layer_call *call) {
     const linear_state *state = call->state;
-    return state->ops->run(state->forward, call->stream, call->x[0], call->w[0],
-                           call->spec->params == 2 ? call->w[1] : NULL, call->y[0], false,
-                           call->scratch);
+    const crl_matmul_call product = {.a = call->x[0],
+                                     .b = call->w[0],
+                                     .bias = call->spec->params == 2 ? call->w[1] : NULL,
+                                     .y = call->y[0],
+                                     .scratch = call->scratch};
+    return state->ops->run(state->forward, call->stream, &product);
 }
 
 /* dx (+)= dy W */
@@ -155,15 +161,23 @@ static crl_status backward_input(const crl_layer_call *call) {
     if (call->dx[0] == NULL) {
         return CRL_STATUS_OK;
     }
-    return state->ops->run(state->input, call->stream, call->dy[0], call->w[0], NULL, call->dx[0],
-                           call->dx_accumulate[0], call->scratch);
+    const crl_matmul_call product = {.a = call->dy[0],
+                                     .b = call->w[0],
+                                     .y = call->dx[0],
+                                     .accumulate = call->dx_accumulate[0],
+                                     .scratch = call->scratch};
+    return state->ops->run(state->input, call->stream, &product);
 }
 
 /* dW (+)= dy^T x, db (+)= sum of dy over the rows */
 static crl_status backward_weight(const crl_layer_call *call) {
     const linear_state *state = call->state;
-    CRL_TRY(state->ops->run(state->weight, call->stream, call->dy[0], call->x[0], NULL, call->dw[0],
-                            call->dw_accumulate, call->scratch));
+    const crl_matmul_call product = {.a = call->dy[0],
+                                     .b = call->x[0],
+                                     .y = call->dw[0],
+                                     .accumulate = call->dw_accumulate,
+                                     .scratch = call->scratch};
+    CRL_TRY(state->ops->run(state->weight, call->stream, &product));
     if (call->spec->params < 2) {
         return CRL_STATUS_OK;
     }

@@ -25,14 +25,8 @@ static int64_t valid_elements(const crl_layer_call *call) {
 }
 
 static crl_status forward(const crl_layer_call *call) {
-    crl_loss loss = {0};
-    CRL_TRY(call->kernels->cross_entropy->mse_forward(call->stream, call->x[0], call->x[1],
-                                                      valid_elements(call), &loss));
-    call->loss->sum += loss.sum;
-    call->loss->weight += loss.weight;
-    call->loss->correct += loss.correct;
-    call->loss->rows += loss.rows;
-    return CRL_STATUS_OK;
+    return call->kernels->cross_entropy->mse_forward(call->stream, call->x[0], call->x[1],
+                                                     valid_elements(call), call->loss);
 }
 
 static crl_status backward_input(const crl_layer_call *call) {
@@ -41,7 +35,8 @@ static crl_status backward_input(const crl_layer_call *call) {
     }
     return call->kernels->cross_entropy->mse_backward(
         call->stream, call->x[0], call->x[1], valid_elements(call),
-        crl_shape_elements(&call->spec->input[0].shape), call->dx[0], call->dx_accumulate[0]);
+        crl_shape_elements(&call->spec->input[0].shape), call->loss_scale, call->dx[0],
+        call->dx_accumulate[0]);
 }
 
 const crl_layer crl_layer_mse = {

@@ -57,9 +57,11 @@ static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, 
     CRL_TRY_OUT(crl_alloc(&state, 1, sizeof *state));
     state->ops = env->kernels->matmul;
     CRL_TRY_OUT(state->ops->create(
-        &state->times, &(crl_matmul_config){.m = n, .n = 1, .k = 1, .may_accumulate = true}));
+        &state->times, &(crl_matmul_config){.m = n, .n = 1, .k = 1, .may_accumulate = true},
+        env->stream));
     CRL_TRY_OUT(state->ops->create(
-        &state->dot, &(crl_matmul_config){.m = 1, .n = 1, .k = n, .may_accumulate = true}));
+        &state->dot, &(crl_matmul_config){.m = 1, .n = 1, .k = n, .may_accumulate = true},
+        env->stream));
     scratch_bytes[CRL_PHASE_FORWARD] = state->ops->scratch_bytes(state->times);
     scratch_bytes[CRL_PHASE_INPUT] = state->ops->scratch_bytes(state->times);
     scratch_bytes[CRL_PHASE_WEIGHT] = state->ops->scratch_bytes(state->dot);
@@ -72,8 +74,9 @@ out:
 
 static crl_status forward(const crl_layer_call *call) {
     const scale_state *state = call->state;
-    return state->ops->run(state->times, call->stream, call->x[0], call->w[0], NULL, call->y[0],
-                           false, call->scratch);
+    const crl_matmul_call product = {
+        .a = call->x[0], .b = call->w[0], .y = call->y[0], .scratch = call->scratch};
+    return state->ops->run(state->times, call->stream, &product);
 }
 
 static crl_status backward_input(const crl_layer_call *call) {
@@ -81,14 +84,22 @@ static crl_status backward_input(const crl_layer_call *call) {
     if (call->dx[0] == NULL) {
         return CRL_STATUS_OK;
     }
-    return state->ops->run(state->times, call->stream, call->dy[0], call->w[0], NULL, call->dx[0],
-                           call->dx_accumulate[0], call->scratch);
+    const crl_matmul_call product = {.a = call->dy[0],
+                                     .b = call->w[0],
+                                     .y = call->dx[0],
+                                     .accumulate = call->dx_accumulate[0],
+                                     .scratch = call->scratch};
+    return state->ops->run(state->times, call->stream, &product);
 }
 
 static crl_status backward_weight(const crl_layer_call *call) {
     const scale_state *state = call->state;
-    return state->ops->run(state->dot, call->stream, call->dy[0], call->x[0], NULL, call->dw[0],
-                           call->dw_accumulate, call->scratch);
+    const crl_matmul_call product = {.a = call->dy[0],
+                                     .b = call->x[0],
+                                     .y = call->dw[0],
+                                     .accumulate = call->dw_accumulate,
+                                     .scratch = call->scratch};
+    return state->ops->run(state->dot, call->stream, &product);
 }
 
 const crl_layer crl_layer_scale = {

@@ -139,15 +139,9 @@ static const float *row_weight(const crl_layer_call *call) {
 
 static crl_status forward(const crl_layer_call *call) {
     const cross_entropy_state *state = call->state;
-    crl_loss loss = {0};
-    CRL_TRY(call->kernels->cross_entropy->forward(call->stream, &state->config, call->x[LOGITS],
-                                                  call->x[TARGETS], row_weight(call),
-                                                  valid_rows(call), call->save[0], &loss));
-    call->loss->sum += loss.sum;
-    call->loss->weight += loss.weight;
-    call->loss->correct += loss.correct;
-    call->loss->rows += loss.rows;
-    return CRL_STATUS_OK;
+    return call->kernels->cross_entropy->forward(call->stream, &state->config, call->x[LOGITS],
+                                                 call->x[TARGETS], row_weight(call),
+                                                 valid_rows(call), call->save[0], call->loss);
 }
 
 static crl_status backward_input(const crl_layer_call *call) {
@@ -155,9 +149,10 @@ static crl_status backward_input(const crl_layer_call *call) {
     if (call->dx[LOGITS] == NULL) {
         return CRL_STATUS_OK;
     }
-    return call->kernels->cross_entropy->backward(
-        call->stream, &state->config, call->x[LOGITS], call->x[TARGETS], row_weight(call),
-        valid_rows(call), call->save[0], call->dx[LOGITS], call->dx_accumulate[LOGITS]);
+    return call->kernels->cross_entropy->backward(call->stream, &state->config, call->x[LOGITS],
+                                                  call->x[TARGETS], row_weight(call),
+                                                  valid_rows(call), call->save[0], call->loss_scale,
+                                                  call->dx[LOGITS], call->dx_accumulate[LOGITS]);
 }
 
 const crl_layer crl_layer_softmax_cross_entropy = {

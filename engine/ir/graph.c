@@ -32,7 +32,8 @@ static crl_status find_loss(crl_graph *graph) {
 }
 
 crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *const *layers,
-                           int64_t batch) {
+                           int64_t batch, const crl_precision *precision) {
+    (void)precision;
     crl_status status = CRL_STATUS_OK;
     crl_graph *graph = NULL;
     if (batch < 1) {

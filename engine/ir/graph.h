@@ -30,7 +30,7 @@ typedef struct crl_value {
     int consumers;
     const crl_consumer *consumer; /* ascending by node, then slot */
     bool from_input;              /* a dataset field: read where it is used, never sent */
-    bool has_gradient;            /* f32, and a parameter lies upstream of it */
+    bool has_gradient;            /* a real number, and a parameter lies upstream of it */
 } crl_value;
 
 typedef struct crl_node {
@@ -65,11 +65,20 @@ typedef struct crl_graph {
     int loss_node; /* the one loss */
 } crl_graph;
 
-/* `layers` is the registry (const crl_layer *). INVALID names the node; checks: known types and
- * options, unique names, inputs that exist, one loss, every value used or reported as unused, tied
- * shapes equal. */
+/* What nodes compute in. Where a value of one type meets a node of another, `cast` nodes are put
+ * in between, "<consumer>.cast" before the first consumer; they have no descriptor. */
+typedef struct crl_precision {
+    crl_dtype compute;      /* F32, BF16 or F16 */
+    const char *const *f32; /* patterns (fnmatch) of names or types of nodes that stay in f32 */
+    int f32_count;
+} crl_precision;
+
+/* `layers` is the registry (const crl_layer *); `precision` NULL: all in f32. INVALID names the
+ * node; checks: known types and options, unique names, inputs that exist, one loss, every value
+ * used or reported as unused, tied shapes equal. */
 CRL_NODISCARD crl_status crl_graph_build(crl_graph **out, const crl_model *model,
-                                         const void *const *layers, int64_t batch);
+                                         const void *const *layers, int64_t batch,
+                                         const crl_precision *precision);
 /* NULL is fine. */
 void crl_graph_destroy(crl_graph *graph);
 /* Index of the node called `name`, or -1. */

@@ -188,6 +188,7 @@ crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer
     CRL_TRY(find_layer(node, desc, layers));
     node->spec.node = node->name;
     node->spec.batch = graph->batch;
+    node->spec.compute = CRL_DTYPE_F32;
     CRL_TRY(crl_graph_parse_options(&node->spec.options, &graph->arena, node->layer, desc));
     CRL_TRY(resolve_inputs(builder, index, desc));
     CRL_TRY(remember_node(builder, index));

@@ -23,8 +23,9 @@ typedef enum crl_init_kind {
 
 typedef struct crl_param_spec {
     const char *name; /* "weight"; a constant */
-    crl_shape shape;  /* f32 */
+    crl_shape shape;  /* f32: the master copy, its gradient and the optimizer's state */
     bool decay;       /* weight decay applies (matrices yes, biases and norms no) */
+    bool f32;         /* calls get the master copy whatever they compute in (norms) */
     crl_init_kind init;
     double init_scale;
 } crl_param_spec;
@@ -42,6 +43,7 @@ typedef struct crl_layer_spec {
     const char *node;    /* name, for messages */
     const void *options; /* parsed by the layer's table */
     int64_t batch;       /* B, samples of a micro-batch */
+    crl_dtype compute;   /* F32, BF16 or F16: of inputs, outputs and their gradients */
     int inputs;
     crl_tensor_spec input[CRL_LAYER_MAX_INPUTS];
 
@@ -68,30 +70,35 @@ typedef struct crl_call_position {
     bool training;         /* false: dropout passes through */
 } crl_call_position;
 
-/* Everything one call of forward or backward may touch. */
+/* Everything one call of forward or backward may touch: device memory, but for what it points to
+ * itself. Activations and their gradients are of the values' types (spec->compute), parameters too
+ * unless declared f32; gradients of parameters are f32. */
 typedef struct crl_layer_call {
     const crl_layer_spec *spec;
-    const void *state; /* what `prepare` made; shared by all calls, never written */
-    const crl_kernels *kernels;
+    const void *state;          /* what `prepare` made; shared by all calls, never written */
+    const crl_kernels *kernels; /* of spec->compute */
     crl_stream *stream;
     crl_call_position at;
     const void *x[CRL_LAYER_MAX_INPUTS]; /* NULL in backward where not declared as needed */
     void *y[CRL_LAYER_MAX_OUTPUTS];      /* NULL in backward where not declared as needed */
-    const float *w[CRL_LAYER_MAX_PARAMS];
+    const void *w[CRL_LAYER_MAX_PARAMS];
     void *save[CRL_LAYER_MAX_SAVED];
-    const float *dy[CRL_LAYER_MAX_OUTPUTS];   /* NULL: that output has no gradient */
-    float *dx[CRL_LAYER_MAX_INPUTS];          /* NULL: not wanted */
+    const void *dy[CRL_LAYER_MAX_OUTPUTS];    /* NULL: that output has no gradient */
+    void *dx[CRL_LAYER_MAX_INPUTS];           /* NULL: not wanted */
     bool dx_accumulate[CRL_LAYER_MAX_INPUTS]; /* false: dx = ..., true: dx += ... */
     float *dw[CRL_LAYER_MAX_PARAMS];
     bool dw_accumulate; /* false: dw = ... (first micro-batch of a lane), true: dw += ... */
     void *scratch;      /* scratch_bytes of the phase, contents undefined */
     crl_loss *loss;     /* loss layers add to it in forward; NULL elsewhere */
+    float loss_scale;   /* what loss layers multiply their gradients by; a power of two */
 } crl_layer_call;
 
 /* What a layer gets to prepare itself. */
 typedef struct crl_layer_env {
-    const crl_kernels *kernels;
-    bool training; /* false: only forward will be called */
+    const crl_device *device;
+    const crl_kernels *kernels; /* of spec->compute */
+    crl_stream *stream;         /* NULL: on the CPU, and where only sizes are asked for */
+    bool training;              /* false: only forward will be called */
 } crl_layer_env;
 
 typedef struct crl_layer {
@@ -99,9 +106,10 @@ typedef struct crl_layer {
     const char *help;
     const crl_option *options; /* NULL: none */
     size_t options_bytes;
-    bool is_input; /* gets its output from the dataset: forward is never called */
-    bool is_loss;  /* ends the graph: no outputs; fills call->loss; backward starts here */
-    bool cheap;    /* forward costs little beside the memory of its results: worth making again */
+    bool is_input;  /* gets its output from the dataset: forward is never called */
+    bool is_loss;   /* ends the graph: no outputs; fills call->loss; backward starts here */
+    uint32_t as_is; /* bit i: input i is taken in whatever type it has; others get a cast */
+    bool cheap;     /* forward costs little beside the memory of its results: worth making again */
     /* Pure: checks input specs and options, fills the spec. INVALID "linear fc: ...". */
     crl_status (*infer)(crl_layer_spec *spec);
     /* Creates primitives; scratch_bytes[phase] is what calls will need. NULL: no state, no scratch.

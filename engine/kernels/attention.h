@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal multi-head self-attention, tiled with a running softmax [dao22]: never holds a (T,T) matrix.
- * C = H · D; the packed projection holds q, k, v of all heads side by side, each (H,D).
+ * Causal multi-head self-attention, tiled with a running softmax [dao22]: never holds a (T,T)
+ * matrix. C = H · D; the packed projection holds q, k, v of all heads side by side, each (H,D).
  */
 #pragma once
 
@@ -20,22 +20,25 @@ typedef struct crl_attention_config {
 } crl_attention_config;
 
 typedef struct crl_attention_ops {
-    crl_status (*create)(crl_attention **out, const crl_attention_config *config);
+    /* `stream`: the rank's, whose device the work is prepared for; NULL on the CPU, and where only
+     * sizes are asked for: it cannot run then. */
+    crl_status (*create)(crl_attention **out, const crl_attention_config *config,
+                         crl_stream *stream);
     void (*destroy)(crl_attention *attention);
     size_t (*forward_scratch_bytes)(const crl_attention *attention);
     size_t (*backward_scratch_bytes)(const crl_attention *attention);
     crl_status (*forward)(const crl_attention *attention, crl_stream *stream,
-                          const float *qkv, /* (B,T,3C) */
-                          float *y,         /* (B,T,C) */
-                          float *lse,       /* (B,H,T) log of the softmax's sum, for backward */
+                          const void *qkv, /* (B,T,3C) */
+                          void *y,         /* (B,T,C) */
+                          float *lse,      /* (B,H,T) log of the softmax's sum, for backward */
                           void *scratch);
     /* dqkv (+)= */
     crl_status (*backward)(const crl_attention *attention, crl_stream *stream,
-                           const float *qkv,              /* (B,T,3C) */
-                           const float *y,                /* (B,T,C) */
-                           const float *lse,              /* (B,H,T) */
-                           const float *dy,               /* (B,T,C) */
-                           float *dqkv, bool accumulate,  /* (B,T,3C) */
+                           const void *qkv,             /* (B,T,3C) */
+                           const void *y,               /* (B,T,C) */
+                           const float *lse,            /* (B,H,T) */
+                           const void *dy,              /* (B,T,C) */
+                           void *dqkv, bool accumulate, /* (B,T,3C) */
                            void *scratch);
 } crl_attention_ops;
 

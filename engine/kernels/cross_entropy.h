@@ -17,31 +17,33 @@ typedef struct crl_loss {
 } crl_loss;
 
 typedef struct crl_cross_entropy_config {
-    int64_t rows, classes;      /* N, V */
-    int32_t ignore_index;       /* a row with this target does not count */
-    const float *label_weight;  /* (V) weight of a row by its target, or NULL: 1 */
+    int64_t rows, classes;     /* N, V */
+    int32_t ignore_index;      /* a row with this target does not count */
+    const float *label_weight; /* (V) weight of a row by its target, device memory; NULL: 1 */
 } crl_cross_entropy_config;
 
 typedef struct crl_cross_entropy_ops {
-    /* Softmax cross-entropy of the first `valid_rows` rows; the others do not count. `lse` (N) and
-     * *loss are written. INVALID when a counted target is not in 0..V-1. Synchronous. */
+    /* Softmax cross-entropy of the first `valid_rows` rows; the others do not count. `lse` (N) is
+     * written, *loss is added to. INVALID when a counted target is not in 0..V-1: at once on the
+     * CPU, by whoever waits for the stream next on others. */
     crl_status (*forward)(crl_stream *stream, const crl_cross_entropy_config *config,
-                          const float *logits,     /* (N,V) */
-                          const int32_t *targets,  /* (N) */
-                          const float *row_weight, /* (N) or NULL: 1 */
+                          const void *logits,             /* (N,V) */
+                          const int32_t *targets,         /* (N) */
+                          const float *row_weight,        /* (N) or NULL: 1 */
                           int64_t valid_rows, float *lse, /* (N) */
-                          crl_loss *loss);
-    /* dlogits (+)= weight · (softmax - onehot); zero in rows that do not count. dlogits may be
-     * logits when not accumulating. */
+                          crl_loss *loss);                /* device memory */
+    /* dlogits (+)= scale · weight · (softmax - onehot); zero in rows that do not count. dlogits may
+     * be logits when not accumulating. `scale`: of the loss, a power of two. */
     crl_status (*backward)(crl_stream *stream, const crl_cross_entropy_config *config,
-                           const float *logits, const int32_t *targets, const float *row_weight,
-                           int64_t valid_rows, const float *lse, float *dlogits, bool accumulate);
-    /* Sum of (x - target)^2 over n elements; weight = n. Fixed blocks, in double. */
-    crl_status (*mse_forward)(crl_stream *stream, const float *x, const float *target, int64_t n,
+                           const void *logits, const int32_t *targets, const float *row_weight,
+                           int64_t valid_rows, const float *lse, float scale, void *dlogits,
+                           bool accumulate);
+    /* Sum of (x - target)^2 over n elements, added to *loss; weight n. Fixed blocks, in double. */
+    crl_status (*mse_forward)(crl_stream *stream, const void *x, const float *target, int64_t n,
                               crl_loss *loss);
-    /* dx (+)= 2 (x - target) for the first `valid`, 0 for the rest up to n */
-    crl_status (*mse_backward)(crl_stream *stream, const float *x, const float *target,
-                               int64_t valid, int64_t n, float *dx, bool accumulate);
+    /* dx (+)= scale · 2 (x - target) for the first `valid`, 0 for the rest up to n */
+    crl_status (*mse_backward)(crl_stream *stream, const void *x, const float *target,
+                               int64_t valid, int64_t n, float scale, void *dx, bool accumulate);
 } crl_cross_entropy_ops;
 
 #ifdef __cplusplus

@@ -2,7 +2,8 @@
 /*
  * Optimizer updates, one fused pass over a flat range. `gradient_scale` turns the summed gradient
  * into the one used: clip / global weight. Elements do not depend on each other, so any split of a
- * range gives the same bits.
+ * range gives the same bits. `copy`: the new weights once more, rounded to the table's type, for
+ * the layers that compute in it; NULL: not wanted (always so in the f32 table).
  */
 #pragma once
 
@@ -27,10 +28,10 @@ typedef struct crl_sgd_config {
 
 typedef struct crl_optimizer_ops {
     crl_status (*adamw)(crl_stream *stream, const crl_adamw_config *config, float *w,
-                        const float *dw, float *m, float *v, int64_t n);
+                        const float *dw, float *m, float *v, void *copy, int64_t n);
     /* `momentum` NULL when config->momentum is 0 */
     crl_status (*sgd)(crl_stream *stream, const crl_sgd_config *config, float *w, const float *dw,
-                      float *momentum, int64_t n);
+                      float *momentum, void *copy, int64_t n);
 } crl_optimizer_ops;
 
 #ifdef __cplusplus

@@ -24,7 +24,9 @@ static bool is_split(const crl_program *program, int row, int stage) {
  */
 static crl_status prepare_nodes(crl_executor *x, const crl_stage_layout *layout,
                                 size_t scratch[2]) {
-    const crl_layer_env env = {x->config.kernels, x->config.sync != NULL};
+    const crl_layer_env env = {.device = &crl_device_cpu,
+                               .kernels = x->config.kernels,
+                               .training = x->config.sync != NULL};
     for (int n = layout->first; n < layout->last; n++) {
         const crl_node *node = &x->config.plan->graph->node[n];
         size_t bytes[CRL_PHASES] = {0, 0, 0};

@@ -35,6 +35,7 @@ static crl_layer_call begin_call(const action_call *a, int n) {
                            .state = a->x->node_state[n],
                            .kernels = a->x->config.kernels,
                            .scratch = a->scratch,
+                           .loss_scale = 1,
                            .loss = node->layer->is_loss
                                        ? &a->step->loss[a->micro_batch - a->x->config.first_own]
                                        : NULL};

@@ -16,7 +16,7 @@ crl_status crl_layout_graph(crl_graph **out, const crl_settings *settings,
     crl_model *model = NULL;
     CRL_TRY_OUT(crl_model_create(&model));
     CRL_TRY_OUT(settings->model->build(model, settings->model_options));
-    CRL_TRY_OUT(crl_graph_build(out, model, registries->layers, batch));
+    CRL_TRY_OUT(crl_graph_build(out, model, registries->layers, batch, NULL));
 out:
     crl_model_destroy(model);
     return status;

@@ -24,6 +24,7 @@ typedef struct crl_optimizer_call {
     float *w;                               /* (n) */
     const float *dw;                        /* (n) summed gradient */
     float *state[CRL_OPTIMIZER_MAX_STATES]; /* (n) each */
+    void *copy; /* (n) gets the new weights in the kernels' type; NULL: not wanted */
     int64_t n;
 } crl_optimizer_call;
 

@@ -214,7 +214,7 @@ TEST(IrGraph, SurvivesEveryFailedAllocation) {
             status = crl_model_add(model, &loss);
         }
         if (status == CRL_STATUS_OK) {
-            status = crl_graph_build(&graph, model, toy::registry(), 2);
+            status = crl_graph_build(&graph, model, toy::registry(), 2, nullptr);
         }
         const bool done = watch.fail_at > 0;
         watch.fail_at = 0;

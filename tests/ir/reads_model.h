@@ -88,7 +88,7 @@ inline toy::graph_ptr Graph(const std::vector<crl_layer_desc> &layers) {
     }
     toy::add(model, toy::desc("loss", "loss"));
     crl_graph *out = nullptr;
-    EXPECT_EQ(crl_graph_build(&out, model.get(), known.registry.data(), 2), CRL_STATUS_OK)
+    EXPECT_EQ(crl_graph_build(&out, model.get(), known.registry.data(), 2, nullptr), CRL_STATUS_OK)
         << crl_error_message();
     return toy::graph_ptr(out);
 }

@@ -189,7 +189,7 @@ inline graph_ptr try_graph(const std::vector<crl_layer_desc> &layers, int64_t ba
         }
     }
     crl_graph *out = nullptr;
-    if (crl_graph_build(&out, list.get(), registry(), batch) != CRL_STATUS_OK) {
+    if (crl_graph_build(&out, list.get(), registry(), batch, nullptr) != CRL_STATUS_OK) {
         return nullptr;
     }
     return graph_ptr(out);
@@ -215,7 +215,7 @@ inline graph_ptr chain(int units) {
     }
     add(list, desc("loss", "loss"));
     crl_graph *out = nullptr;
-    EXPECT_EQ(crl_graph_build(&out, list.get(), registry(), 2), CRL_STATUS_OK)
+    EXPECT_EQ(crl_graph_build(&out, list.get(), registry(), 2, nullptr), CRL_STATUS_OK)
         << crl_error_message();
     return graph_ptr(out);
 }

@@ -94,7 +94,7 @@ Result run_with(const crl_attention *attention, const Case &s, bool accumulate) 
 
 Result run(const Case &s, bool accumulate) {
     crl_attention *attention = nullptr;
-    EXPECT_OK(kOps.create(&attention, &s.config));
+    EXPECT_OK(kOps.create(&attention, &s.config, nullptr));
     const Result out = run_with(attention, s, accumulate);
     kOps.destroy(attention);
     return out;
@@ -153,7 +153,7 @@ TEST(KernelsAttention, RunsInSeveralThreadsAtOnce) {
     const Case s = make_case(random, {2, 130, 4, 64, 0, true});
     const Result expected = run(s, false);
     crl_attention *attention = nullptr;
-    EXPECT_OK(kOps.create(&attention, &s.config));
+    EXPECT_OK(kOps.create(&attention, &s.config, nullptr));
     std::vector<std::thread> threads;
     for (int i = 0; i < 2; i++) {
         threads.emplace_back([&, i] {
@@ -170,7 +170,7 @@ TEST(KernelsAttention, RunsInSeveralThreadsAtOnce) {
 TEST(KernelsAttention, RejectsImpossibleSizes) {
     crl_attention *attention = nullptr;
     const crl_attention_config empty = {1, 0, 1, 1, 0, true};
-    EXPECT_EQ(kOps.create(&attention, &empty), CRL_STATUS_INVALID);
+    EXPECT_EQ(kOps.create(&attention, &empty, nullptr), CRL_STATUS_INVALID);
     EXPECT_STREQ(crl_error_message(), "attention: batch 1, sequence 0, heads 1, head channels 1, "
                                       "expected 1 or more each");
     EXPECT_EQ(attention, nullptr);

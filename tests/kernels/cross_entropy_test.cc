@@ -68,7 +68,7 @@ TEST(KernelsCrossEntropy, MatchesDouble) {
             const crl_cross_entropy_config config = s.config();
             std::vector<double> expected;
             const crl_loss want = reference(s, &expected);
-            crl_loss loss;
+            crl_loss loss = {};
             std::vector<double> sums;
             const Floats lse = same_for_all_threads([&] {
                 Floats out(s.n);
@@ -88,7 +88,7 @@ TEST(KernelsCrossEntropy, MatchesDouble) {
                     Floats out = mode > 0 ? s.logits : Floats(s.n * s.v);
                     const float *x = mode == 2 ? out.data() : s.logits.data();
                     EXPECT_OK(kOps.backward(nullptr, &config, x, s.targets.data(), s.weights(),
-                                            s.valid, lse.data(), out.data(), mode == 1));
+                                            s.valid, lse.data(), 1, out.data(), mode == 1));
                     return out;
                 });
                 std::vector<double> g = expected;
@@ -104,7 +104,7 @@ TEST(KernelsCrossEntropy, CountsTheFirstOfEqualLogits) {
     const float logits[4] = {1, 2, 2, 0};
     const crl_cross_entropy_config config = {1, 4, -1, nullptr};
     for (int32_t target = 0; target < 4; target++) {
-        crl_loss loss;
+        crl_loss loss = {};
         float lse;
         EXPECT_OK(kOps.forward(nullptr, &config, logits, &target, nullptr, 1, &lse, &loss));
         EXPECT_EQ(loss.correct, target == 1);
@@ -115,9 +115,10 @@ TEST(KernelsCrossEntropy, NanReachesTheLossAndLargeLogitsDoNotOverflow) {
     const crl_cross_entropy_config config = {1, 4, -1, nullptr};
     const int32_t target = 0;
     float logits[4] = {1, NAN, 3, 4}, lse;
-    crl_loss loss;
+    crl_loss loss = {};
     EXPECT_OK(kOps.forward(nullptr, &config, logits, &target, nullptr, 1, &lse, &loss));
     EXPECT_TRUE(std::isnan(loss.sum));
+    loss = {};
     const float large[4] = {1e30f, 0, -1e30f, 1e30f};
     EXPECT_OK(kOps.forward(nullptr, &config, large, &target, nullptr, 1, &lse, &loss));
     EXPECT_TRUE(std::isfinite(loss.sum));
@@ -136,7 +137,7 @@ TEST(KernelsCrossEntropy, RejectsTargetsOutsideTheClasses) {
             "cross_entropy: target of row 1 is " + std::to_string(bad) + ", expected 0 to 2";
         EXPECT_EQ(crl_error_message(), message);
         EXPECT_EQ(loss.sum, 7);
-        EXPECT_EQ(kOps.backward(nullptr, &config, logits, targets, nullptr, 2, lse, d, false),
+        EXPECT_EQ(kOps.backward(nullptr, &config, logits, targets, nullptr, 2, lse, 1, d, false),
                   CRL_STATUS_INVALID);
         EXPECT_EQ(d[0], 7);
         // Not among the valid rows: not looked at.
@@ -156,7 +157,7 @@ TEST(KernelsMse, MatchesDouble) {
             sum += d * d;
             expected[(size_t)i] = i < valid ? 2 * d : 0;
         }
-        crl_loss loss;
+        crl_loss loss = {};
         EXPECT_OK(kOps.mse_forward(nullptr, x.data(), target.data(), n, &loss));
         EXPECT_NEAR(loss.sum, sum, 1e-12 * sum);
         EXPECT_EQ(loss.weight, (double)n);
@@ -164,8 +165,8 @@ TEST(KernelsMse, MatchesDouble) {
         for (bool accumulate : {false, true}) {
             const Floats dx = same_for_all_threads([&] {
                 Floats out = x;
-                EXPECT_OK(kOps.mse_backward(nullptr, x.data(), target.data(), valid, n, out.data(),
-                                            accumulate));
+                EXPECT_OK(kOps.mse_backward(nullptr, x.data(), target.data(), valid, n, 1,
+                                            out.data(), accumulate));
                 return out;
             });
             std::vector<double> g = expected;

@@ -39,14 +39,19 @@ std::vector<double> reference(const Case &c, bool accumulate) {
 // Creates and runs under the calling thread's number of threads.
 Floats run(const Case &c, bool accumulate) {
     crl_matmul *matmul = nullptr;
-    EXPECT_OK(kOps.create(&matmul, &c.config));
+    EXPECT_OK(kOps.create(&matmul, &c.config, nullptr));
     Floats y = c.before;
     if (!accumulate)
         std::fill(y.begin(), y.end(), NAN); // must not be read
     Floats scratch((int64_t)(kOps.scratch_bytes(matmul) / sizeof(float)));
-    EXPECT_OK(kOps.run(matmul, nullptr, c.a.data(), c.b.data(),
-                       c.config.bias ? c.bias.data() : nullptr, y.data(), accumulate,
-                       scratch.data()));
+    crl_matmul_call call = {};
+    call.a = c.a.data();
+    call.b = c.b.data();
+    call.bias = c.config.bias ? c.bias.data() : nullptr;
+    call.y = y.data();
+    call.accumulate = accumulate;
+    call.scratch = scratch.data();
+    EXPECT_OK(kOps.run(matmul, nullptr, &call));
     kOps.destroy(matmul);
     return y;
 }
@@ -115,7 +120,7 @@ TEST(KernelsMatmul, RunsInSeveralThreadsAtOnce) {
     const Floats expected = run(c, false);
     crl_kernels_set_threads(kMaxThreads);
     crl_matmul *matmul = nullptr;
-    EXPECT_OK(kOps.create(&matmul, &c.config));
+    EXPECT_OK(kOps.create(&matmul, &c.config, nullptr));
     std::vector<std::thread> threads;
     for (int i = 0; i < 2; i++) {
         threads.emplace_back([&, i] {
@@ -123,8 +128,13 @@ TEST(KernelsMatmul, RunsInSeveralThreadsAtOnce) {
             Floats scratch((int64_t)(kOps.scratch_bytes(matmul) / sizeof(float)));
             for (int repeat = 0; repeat < 10; repeat++) {
                 Floats y(c.before.size());
-                EXPECT_OK(kOps.run(matmul, nullptr, c.a.data(), c.b.data(), c.bias.data(), y.data(),
-                                   false, scratch.data()));
+                crl_matmul_call call = {};
+                call.a = c.a.data();
+                call.b = c.b.data();
+                call.bias = c.bias.data();
+                call.y = y.data();
+                call.scratch = scratch.data();
+                EXPECT_OK(kOps.run(matmul, nullptr, &call));
                 EXPECT_TRUE(same_bits(expected, y));
             }
         });
@@ -140,12 +150,16 @@ TEST(KernelsMatmul, CountsPrimitivesAndRestoresTheThreads) {
     Random random(5);
     const Case c = make_case(random, {64, 64, 64, false, false, false, false});
     crl_matmul *matmul = nullptr;
-    EXPECT_OK(kOps.create(&matmul, &c.config));
+    EXPECT_OK(kOps.create(&matmul, &c.config, nullptr));
     const int64_t created = crl_kernels_primitives_created();
     EXPECT_EQ(created, before + 1);
     Floats y(64 * 64), scratch((int64_t)(kOps.scratch_bytes(matmul) / sizeof(float)));
-    EXPECT_OK(kOps.run(matmul, nullptr, c.a.data(), c.b.data(), nullptr, y.data(), false,
-                       scratch.data()));
+    crl_matmul_call call = {};
+    call.a = c.a.data();
+    call.b = c.b.data();
+    call.y = y.data();
+    call.scratch = scratch.data();
+    EXPECT_OK(kOps.run(matmul, nullptr, &call));
     EXPECT_EQ(crl_kernels_primitives_created(), created);
     kOps.destroy(matmul);
 }
@@ -153,10 +167,10 @@ TEST(KernelsMatmul, CountsPrimitivesAndRestoresTheThreads) {
 TEST(KernelsMatmul, RejectsImpossibleSizes) {
     crl_matmul *matmul = nullptr;
     const crl_matmul_config empty = {0, 1, 1, false, false, false, false};
-    EXPECT_EQ(kOps.create(&matmul, &empty), CRL_STATUS_INVALID);
+    EXPECT_EQ(kOps.create(&matmul, &empty, nullptr), CRL_STATUS_INVALID);
     EXPECT_STREQ(crl_error_message(), "matmul: size is 0 x 1 x 1, expected 1 or more each");
     const crl_matmul_config huge = {INT64_MAX / 2, 8, 8, false, false, false, false};
-    EXPECT_EQ(kOps.create(&matmul, &huge), CRL_STATUS_INVALID);
+    EXPECT_EQ(kOps.create(&matmul, &huge, nullptr), CRL_STATUS_INVALID);
     EXPECT_EQ(matmul, nullptr);
 }
 
@@ -168,7 +182,7 @@ TEST(KernelsMatmul, SurvivesFailedAllocations) {
     int failures = 0;
     for (int64_t n = 1; matmul == nullptr; n++) {
         watch.fail_at = n;
-        const crl_status status = kOps.create(&matmul, &config);
+        const crl_status status = kOps.create(&matmul, &config, nullptr);
         failures += status == CRL_STATUS_NOMEM;
         ASSERT_TRUE(status == CRL_STATUS_OK || status == CRL_STATUS_NOMEM);
     }

@@ -30,7 +30,7 @@ TEST(KernelsOptimizer, AdamwMatchesDoubleForEverySplit) {
             const crl_adamw_config c = config(step);
             for (int64_t i = 0; i < kN; i += split)
                 EXPECT_OK(kOps.adamw(nullptr, &c, s.w.data() + i, dw.data() + i, s.m.data() + i,
-                                     s.v.data() + i, std::min(split, kN - i)));
+                                     s.v.data() + i, nullptr, std::min(split, kN - i)));
         }
         return joined(s);
     };
@@ -64,7 +64,7 @@ TEST(KernelsOptimizer, SgdMatchesDouble) {
                 for (int step = 1; step <= kSteps; step++) {
                     const crl_sgd_config c = {0.1, momentum, dampening, 0.01, nesterov, step, 0.5};
                     EXPECT_OK(kOps.sgd(nullptr, &c, x.data(), dw.data(),
-                                       momentum == 0 ? nullptr : buffer.data(), kN));
+                                       momentum == 0 ? nullptr : buffer.data(), nullptr, kN));
                 }
                 return x;
             });

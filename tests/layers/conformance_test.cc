@@ -393,7 +393,7 @@ TEST_P(LayersConformance, PrepareSurvivesEveryFailedAllocation) {
     }
     crl_alloc_watch watch{};
     crl_alloc_watch *before = crl_alloc_attach(&watch);
-    const crl_layer_env env = {&crl_kernels_cpu, true};
+    const crl_layer_env env = {&crl_device_cpu, &crl_kernels_cpu, nullptr, true};
     crl_status status = CRL_STATUS_NOMEM;
     for (int n = 1; n < 1000 && status != CRL_STATUS_OK; ++n) {
         void *state = nullptr;

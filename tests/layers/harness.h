@@ -219,7 +219,8 @@ class Runner {
     void Prepare() {
         size_t bytes[CRL_PHASES] = {0};
         if (layer_.prepare != nullptr) {
-            const crl_layer_env env = {&crl_kernels_cpu, settings_.prepare_training};
+            const crl_layer_env env = {&crl_device_cpu, &crl_kernels_cpu, nullptr,
+                                       settings_.prepare_training};
             ASSERT_EQ(layer_.prepare(&spec_, &env, &state_, bytes), CRL_STATUS_OK)
                 << crl_error_message();
         }
@@ -265,6 +266,7 @@ class Runner {
         call.spec = &spec_;
         call.state = state_;
         call.kernels = &crl_kernels_cpu;
+        call.loss_scale = 1;
         call.at = settings_.at;
         call.scratch = scratch_[phase]->data();
         for (int i = 0; i < spec_.params; ++i) {

@@ -91,7 +91,7 @@ class Built {
         }
         CRL_TRY(crl_model_create(&model_));
         CRL_TRY(def.build(model_, options_.data()));
-        return crl_graph_build(&graph, model_, Layers(), batch);
+        return crl_graph_build(&graph, model_, Layers(), batch, nullptr);
     }
 
     std::vector<uint64_t> options_;

@@ -19,7 +19,7 @@ toy::graph_ptr line_of(int stages) {
     }
     toy::add(list, toy::desc("loss", "loss"));
     crl_graph *out = nullptr;
-    EXPECT_EQ(crl_graph_build(&out, list.get(), toy::registry(), 2), CRL_STATUS_OK);
+    EXPECT_EQ(crl_graph_build(&out, list.get(), toy::registry(), 2, nullptr), CRL_STATUS_OK);
     return toy::graph_ptr(out);
 }
 

@@ -121,7 +121,9 @@ static void attention_destroy(crl_attention *attention) {
     crl_free(attention);
 }
 
-static crl_status attention_create(crl_attention **out, const crl_attention_config *config) {
+static crl_status attention_create(crl_attention **out, const crl_attention_config *config,
+                                   crl_stream *stream) {
+    (void)stream;
     crl_attention *attention = NULL;
     crl_status status;
     CRL_TRY_OUT(check_config(config));
@@ -252,15 +254,21 @@ static crl_status run_tasks(const crl_attention *attention, const tensors *x, bo
 }
 
 static crl_status attention_forward(const crl_attention *attention, crl_stream *stream,
-                                    const float *qkv, float *y, float *lse, void *scratch) {
+                                    const void *qkv_, void *y_, float *lse, void *scratch) {
+    const float *qkv = qkv_;
+    float *y = y_;
     (void)stream;
     const tensors x = {.qkv = qkv, .out = y, .out_lse = lse};
     return run_tasks(attention, &x, true, scratch);
 }
 
 static crl_status attention_backward(const crl_attention *attention, crl_stream *stream,
-                                     const float *qkv, const float *y, const float *lse,
-                                     const float *dy, float *dqkv, bool accumulate, void *scratch) {
+                                     const void *qkv_, const void *y_, const float *lse,
+                                     const void *dy_, void *dqkv_, bool accumulate, void *scratch) {
+    const float *qkv = qkv_;
+    const float *y = y_;
+    const float *dy = dy_;
+    float *dqkv = dqkv_;
     (void)stream;
     const tensors x = {
         .qkv = qkv, .y = y, .lse = lse, .dy = dy, .out = dqkv, .accumulate = accumulate};

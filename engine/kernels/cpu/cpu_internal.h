@@ -43,8 +43,8 @@ CRL_INLINE int64_t crl_round_up(int64_t a, int64_t b) {
 }
 
 /* The eltwise table's dropout, which lives in a file of its own. */
-crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const float *x,
-                           float *y, int64_t samples, int64_t n_per_sample, bool accumulate);
+crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const void *x, void *y,
+                           int64_t samples, int64_t n_per_sample, bool accumulate);
 
 extern const crl_matmul_ops crl_matmul_cpu;
 extern const crl_eltwise_ops crl_eltwise_cpu;

@@ -80,10 +80,19 @@ static float row_lse(const float *x, float largest, int64_t n) {
     return (float)((double)largest + log(sum));
 }
 
+/* One micro-batch may have several calls. */
+static void add_loss(crl_loss *loss, const crl_loss *more) {
+    loss->sum += more->sum;
+    loss->weight += more->weight;
+    loss->correct += more->correct;
+    loss->rows += more->rows;
+}
+
 static crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                        const float *logits, const int32_t *targets,
+                                        const void *logits_, const int32_t *targets,
                                         const float *row_weight, int64_t valid_rows, float *lse,
                                         crl_loss *loss) {
+    const float *logits = logits_;
     (void)stream;
     const rows given = {config, logits, targets, row_weight, crl_min(valid_rows, config->rows)};
     const int64_t n = config->rows, v = config->classes;
@@ -108,7 +117,7 @@ static crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entr
         total.weight += weight;
         total.rows += 1;
     }
-    *loss = total;
+    add_loss(loss, &total);
     return CRL_STATUS_OK;
 }
 
@@ -121,7 +130,8 @@ CRL_VECTORISED static void row_gradient(const float *x, float lse, float weight,
     }
 }
 
-static void backward_row(const rows *given, int64_t i, float lse, float *dx, bool accumulate) {
+static void backward_row(const rows *given, int64_t i, float lse, float scale, float *dx,
+                         bool accumulate) {
     const int64_t v = given->config->classes;
     const int32_t target = given->targets[i];
     const float *x = given->logits + i * v;
@@ -130,7 +140,7 @@ static void backward_row(const rows *given, int64_t i, float lse, float *dx, boo
             memset(dx, 0, (size_t)v * sizeof *dx);
         return;
     }
-    const float weight = weight_of(given, i);
+    const float weight = scale * weight_of(given, i);
     /* p - 1 where p is near 1 loses what p itself still has: expm1 keeps it. */
     const float at_target = (float)((double)weight * expm1((double)x[target] - (double)lse));
     const float before = accumulate ? dx[target] : 0;
@@ -139,48 +149,59 @@ static void backward_row(const rows *given, int64_t i, float lse, float *dx, boo
 }
 
 static crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                         const float *logits, const int32_t *targets,
+                                         const void *logits_, const int32_t *targets,
                                          const float *row_weight, int64_t valid_rows,
-                                         const float *lse, float *dlogits, bool accumulate) {
+                                         const float *lse, float scale, void *dlogits_,
+                                         bool accumulate) {
+    const float *logits = logits_;
+    float *dlogits = dlogits_;
     (void)stream;
     const rows given = {config, logits, targets, row_weight, crl_min(valid_rows, config->rows)};
     const int64_t n = config->rows, v = config->classes;
     CRL_TRY(check_targets(&given));
 #pragma omp parallel for schedule(static) if (n * v >= CRL_SERIAL_WORK)
     for (int64_t i = 0; i < n; i++)
-        backward_row(&given, i, lse[i], dlogits + i * v, accumulate);
+        backward_row(&given, i, lse[i], scale, dlogits + i * v, accumulate);
     return CRL_STATUS_OK;
 }
 
-static crl_status mse_forward(crl_stream *stream, const float *x, const float *target, int64_t n,
+static crl_status mse_forward(crl_stream *stream, const void *x_, const float *target, int64_t n,
                               crl_loss *loss) {
+    const float *x = x_;
     (void)stream;
-    *loss =
-        (crl_loss){.sum = crl_sum_squares(x, target, n), .weight = (double)n, .rows = (double)n};
+    const crl_loss total = {
+        .sum = crl_sum_squares(x, target, n), .weight = (double)n, .rows = (double)n};
+    add_loss(loss, &total);
     return CRL_STATUS_OK;
 }
+
+typedef struct mse_options {
+    float slope;
+    bool accumulate;
+} mse_options;
 
 CRL_VECTORISED static void mse_tile(const void *context, float *const *x, int64_t n) {
-    const bool accumulate = *(const bool *)context;
+    const mse_options o = *(const mse_options *)context;
     float *dx = x[0];
     const float *a = x[1], *target = x[2];
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        const float g = 2 * (a[i] - target[i]);
-        dx[i] = accumulate ? dx[i] + g : g;
+        const float g = o.slope * (a[i] - target[i]);
+        dx[i] = o.accumulate ? dx[i] + g : g;
     }
 }
 
-static crl_status mse_backward(crl_stream *stream, const float *x, const float *target,
-                               int64_t valid, int64_t n, float *dx, bool accumulate) {
+static crl_status mse_backward(crl_stream *stream, const void *x_, const float *target,
+                               int64_t valid, int64_t n, float scale, void *dx_, bool accumulate) {
+    const float *x = x_;
+    float *dx = dx_;
     (void)stream;
     valid = crl_min(valid, n);
-    crl_map_run(&(crl_map){.tile = mse_tile,
-                           .context = &accumulate,
-                           .arrays = 3,
-                           .outputs = 1,
-                           .x = {dx, x, target}},
-                valid);
+    const mse_options options = {.slope = 2 * scale, .accumulate = accumulate};
+    crl_map_run(
+        &(crl_map){
+            .tile = mse_tile, .context = &options, .arrays = 3, .outputs = 1, .x = {dx, x, target}},
+        valid);
     if (!accumulate && valid < n)
         memset(dx + valid, 0, (size_t)(n - valid) * sizeof *dx);
     return CRL_STATUS_OK;

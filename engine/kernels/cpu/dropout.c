@@ -91,8 +91,10 @@ static void run_block(const dropout *d, const float *x, float *y, int64_t begin,
     }
 }
 
-crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const float *x,
-                           float *y, int64_t samples, int64_t n_per_sample, bool accumulate) {
+crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const void *x_,
+                           void *y_, int64_t samples, int64_t n_per_sample, bool accumulate) {
+    const float *x = x_;
+    float *y = y_;
     if (!(p >= 0 && p < 1))
         return CRL_FAIL(INVALID, "dropout: probability is %g, expected 0 <= p < 1", p);
     if (p == 0)

@@ -115,8 +115,10 @@ static const struct {
     [CRL_ACTIVATION_GELU_TANH] = {gelu_tanh_tile, gelu_tanh_slope_tile},
 };
 
-static crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const float *x,
-                                     float *y, int64_t n) {
+static crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const void *x_,
+                                     void *y_, int64_t n) {
+    const float *x = x_;
+    float *y = y_;
     (void)stream;
     CRL_ASSERT((int)kind >= 0 && (int)kind < CRL_ACTIVATION_COUNT);
     crl_map_run(
@@ -125,8 +127,11 @@ static crl_status eltwise_activation(crl_stream *stream, crl_activation kind, co
 }
 
 static crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind,
-                                              const float *x, const float *dy, float *dx, int64_t n,
+                                              const void *x_, const void *dy_, void *dx_, int64_t n,
                                               bool accumulate) {
+    const float *x = x_;
+    const float *dy = dy_;
+    float *dx = dx_;
     (void)stream;
     CRL_ASSERT((int)kind >= 0 && (int)kind < CRL_ACTIVATION_COUNT);
     const tile_options options = {.accumulate = accumulate};
@@ -148,8 +153,11 @@ CRL_VECTORISED static void add_tile(const void *context, float *const *x, int64_
         y[i] = a[i] + b[i];
 }
 
-static crl_status eltwise_add(crl_stream *stream, const float *a, const float *b, float *y,
+static crl_status eltwise_add(crl_stream *stream, const void *a_, const void *b_, void *y_,
                               int64_t n) {
+    const float *a = a_;
+    const float *b = b_;
+    float *y = y_;
     (void)stream;
     crl_map_run(&(crl_map){.tile = add_tile, .arrays = 3, .outputs = 1, .x = {y, a, b}}, n);
     return CRL_STATUS_OK;
@@ -164,8 +172,10 @@ CRL_VECTORISED static void copy_tile(const void *context, float *const *x, int64
         y[i] = a[i];
 }
 
-static crl_status eltwise_copy(crl_stream *stream, const float *x, float *y, int64_t n,
+static crl_status eltwise_copy(crl_stream *stream, const void *x_, void *y_, int64_t n,
                                bool accumulate) {
+    const float *x = x_;
+    float *y = y_;
     if (accumulate)
         return eltwise_add(stream, y, x, y, n);
     if (x != y)

@@ -27,9 +27,12 @@ CRL_VECTORISED static void add_row(float *y, const float *x, int64_t n) {
         y[j] += x[j];
 }
 
-static crl_status embedding_forward(crl_stream *stream, const int32_t *tokens, const float *token,
-                                    const float *position, float *y, int64_t b, int64_t t,
+static crl_status embedding_forward(crl_stream *stream, const int32_t *tokens, const void *token_,
+                                    const void *position_, void *y_, int64_t b, int64_t t,
                                     int64_t v, int64_t c) {
+    const float *token = token_;
+    const float *position = position_;
+    float *y = y_;
     (void)stream;
     CRL_TRY(check_tokens(tokens, b, t, v));
 #pragma omp parallel for schedule(static) if (b * t * c >= CRL_SERIAL_WORK)
@@ -58,9 +61,10 @@ static void token_backward(const int32_t *tokens, const float *dy, float *dtoken
     }
 }
 
-static crl_status embedding_backward(crl_stream *stream, const int32_t *tokens, const float *dy,
+static crl_status embedding_backward(crl_stream *stream, const int32_t *tokens, const void *dy_,
                                      float *dtoken, float *dposition, int64_t b, int64_t t,
                                      int64_t v, int64_t c, int64_t positions, bool accumulate) {
+    const float *dy = dy_;
     (void)stream;
     CRL_TRY(check_tokens(tokens, b, t, v));
     if (dtoken != NULL) {

@@ -13,6 +13,7 @@ static _Thread_local int64_t primitives_created;
 
 const crl_kernels crl_kernels_cpu = {
     .name = "cpu",
+    .dtype = CRL_DTYPE_F32,
     .matmul = &crl_matmul_cpu,
     .eltwise = &crl_eltwise_cpu,
     .layernorm = &crl_layernorm_cpu,
@@ -22,6 +23,26 @@ const crl_kernels crl_kernels_cpu = {
     .optimizer = &crl_optimizer_cpu,
     .reduce = &crl_reduce_cpu,
 };
+
+const crl_backend crl_backend_cpu = {
+    .name = "cpu",
+    .help = "the processor's cores, through oneDNN and OpenMP",
+    .device = &crl_device_cpu,
+    .f32 = &crl_kernels_cpu,
+};
+
+const crl_kernels *crl_backend_kernels(const crl_backend *backend, crl_dtype dtype) {
+    switch (dtype) {
+    case CRL_DTYPE_F32:
+        return backend->f32;
+    case CRL_DTYPE_BF16:
+        return backend->bf16;
+    case CRL_DTYPE_F16:
+        return backend->f16;
+    default:
+        return NULL;
+    }
+}
 
 void crl_kernels_set_threads(int threads) {
     omp_set_num_threads(threads > 0 ? threads : 1);

@@ -32,9 +32,11 @@ CRL_VECTORISED static void row_output(const float *x, const float *w, const floa
         y[j] = (x[j] - mean) * rstd * w[j] + b[j];
 }
 
-static crl_status layernorm_forward(crl_stream *stream, const float *x, const float *w,
-                                    const float *b, double epsilon, float *y, float *mean,
+static crl_status layernorm_forward(crl_stream *stream, const void *x_, const float *w,
+                                    const float *b, double epsilon, void *y_, float *mean,
                                     float *rstd, int64_t n, int64_t c) {
+    const float *x = x_;
+    float *y = y_;
     (void)stream;
 #pragma omp parallel for schedule(static) if (n * c >= CRL_SERIAL_WORK)
     for (int64_t i = 0; i < n; i++) {
@@ -76,9 +78,12 @@ CRL_VECTORISED static void row_input(const float *x, const float *dy, const floa
     }
 }
 
-static crl_status layernorm_backward_input(crl_stream *stream, const float *x, const float *dy,
+static crl_status layernorm_backward_input(crl_stream *stream, const void *x_, const void *dy_,
                                            const float *w, const float *mean, const float *rstd,
-                                           float *dx, int64_t n, int64_t c, bool accumulate) {
+                                           void *dx_, int64_t n, int64_t c, bool accumulate) {
+    const float *x = x_;
+    const float *dy = dy_;
+    float *dx = dx_;
     (void)stream;
 #pragma omp parallel for schedule(static) if (n * c >= CRL_SERIAL_WORK)
     for (int64_t i = 0; i < n; i++) {
@@ -119,10 +124,12 @@ CRL_VECTORISED static void add_rows(const float *x, const float *dy, const float
     }
 }
 
-static crl_status layernorm_backward_weight(crl_stream *stream, const float *x, const float *dy,
+static crl_status layernorm_backward_weight(crl_stream *stream, const void *x_, const void *dy_,
                                             const float *mean, const float *rstd, float *dw,
                                             float *db, int64_t n, int64_t c, bool accumulate,
                                             void *scratch) {
+    const float *x = x_;
+    const float *dy = dy_;
     (void)stream;
     (void)scratch;
     const int64_t blocks = crl_ceil_div(c, CRL_COLUMNS);

@@ -150,7 +150,9 @@ static void matmul_destroy(crl_matmul *matmul) {
     crl_free(matmul);
 }
 
-static crl_status matmul_create(crl_matmul **out, const crl_matmul_config *config) {
+static crl_status matmul_create(crl_matmul **out, const crl_matmul_config *config,
+                                crl_stream *stream) {
+    (void)stream;
     crl_matmul *matmul = NULL;
     crl_status status;
     CRL_TRY_OUT(check_config(config));
@@ -200,12 +202,16 @@ static int run_task(const crl_matmul *matmul, const operands *given, int64_t tas
     return 0;
 }
 
-static crl_status matmul_run(const crl_matmul *matmul, crl_stream *stream, const float *a,
-                             const float *b, const float *bias, float *y, bool accumulate,
-                             void *scratch) {
+static crl_status matmul_run(const crl_matmul *matmul, crl_stream *stream,
+                             const crl_matmul_call *call) {
     (void)stream;
-    CRL_ASSERT(!accumulate || matmul->config.may_accumulate);
-    const operands given = {.a = a, .b = b, .bias = bias, .y = y, .accumulate = accumulate};
+    CRL_ASSERT(!call->accumulate || matmul->config.may_accumulate);
+    const operands given = {.a = call->a,
+                            .b = call->b,
+                            .bias = call->bias,
+                            .y = call->y,
+                            .accumulate = call->accumulate};
+    void *const scratch = call->scratch;
     const int64_t tasks = matmul->m.count * matmul->n.count;
     const int threads = crl_threads_begin();
     const int64_t limit = matmul->slot_bytes > 0 ? matmul->slots : tasks;

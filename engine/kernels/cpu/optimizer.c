@@ -31,7 +31,8 @@ CRL_VECTORISED static void adamw_tile(const void *context, float *const *x, int6
 }
 
 static crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, float *w,
-                                  const float *dw, float *m, float *v, int64_t n) {
+                                  const float *dw, float *m, float *v, void *copy, int64_t n) {
+    (void)copy;
     (void)stream;
     const double step = (double)config->step;
     const adamw_constants constants = {
@@ -83,7 +84,8 @@ CRL_VECTORISED static void sgd_momentum_tile(const void *context, float *const *
 }
 
 static crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float *w,
-                                const float *dw, float *momentum, int64_t n) {
+                                const float *dw, float *momentum, void *copy, int64_t n) {
+    (void)copy;
     (void)stream;
     const bool first = config->step <= 1;
     const sgd_constants constants = {

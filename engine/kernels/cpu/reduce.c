@@ -109,8 +109,9 @@ static void sum_columns(const float *x, float *y, int64_t n, int64_t c, int64_t 
         y[j] = accumulate ? y[j] + (float)sum[j] : (float)sum[j];
 }
 
-static crl_status reduce_column_sum(crl_stream *stream, const float *x, float *y, int64_t n,
+static crl_status reduce_column_sum(crl_stream *stream, const void *x_, float *y, int64_t n,
                                     int64_t c, bool accumulate, void *scratch) {
+    const float *x = x_;
     (void)stream;
     (void)scratch;
     const int64_t blocks = crl_ceil_div(c, CRL_COLUMNS);

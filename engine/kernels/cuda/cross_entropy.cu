@@ -185,9 +185,10 @@ Rows rows_of(const crl_cross_entropy_config *config, const float *logits, const 
 }
 
 crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                 const float *logits, const int32_t *targets,
+                                 const void *logits_, const int32_t *targets,
                                  const float *row_weight, int64_t valid_rows, float *lse,
                                  crl_loss *loss) {
+    const float *const logits = static_cast<const float *>(logits_);
     const Rows rows = rows_of(config, logits, targets, row_weight, valid_rows, nullptr);
     const int blocks = (int)crl_cuda_min(rows.n, ROW_BLOCKS);
     if (blocks > 0)
@@ -202,9 +203,11 @@ crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_con
 }
 
 crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                  const float *logits, const int32_t *targets,
+                                  const void *logits_, const int32_t *targets,
                                   const float *row_weight, int64_t valid_rows, const float *lse,
-                                  float *dlogits, bool accumulate) {
+                                  void *dlogits_, bool accumulate) {
+    const float *const logits = static_cast<const float *>(logits_);
+    float *const dlogits = static_cast<float *>(dlogits_);
     const Rows rows = rows_of(config, logits, targets, row_weight, valid_rows, dlogits);
     if (rows.n == 0)
         return CRL_STATUS_OK;
@@ -215,8 +218,9 @@ crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_co
     return crl_cuda_launched("cross_entropy backward");
 }
 
-crl_status mse_forward(crl_stream *stream, const float *x, const float *target, int64_t n,
+crl_status mse_forward(crl_stream *stream, const void *x_, const float *target, int64_t n,
                        crl_loss *loss) {
+    const float *const x = static_cast<const float *>(x_);
     CRL_TRY(crl_cuda_squares(stream, x, target, n));
     CRL_TRY(crl_cuda_collect(stream));
     *loss = {stream->host->sum, (double)n, 0, (double)n};
@@ -232,8 +236,10 @@ struct MseSlope { /* x, target, dx before */
     }
 };
 
-crl_status mse_backward(crl_stream *stream, const float *x, const float *target, int64_t valid,
-                        int64_t n, float *dx, bool accumulate) {
+crl_status mse_backward(crl_stream *stream, const void *x_, const float *target, int64_t valid,
+                        int64_t n, void *dx_, bool accumulate) {
+    const float *const x = static_cast<const float *>(x_);
+    float *const dx = static_cast<float *>(dx_);
     valid = crl_cuda_min(valid, n);
     CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope{accumulate},
                          {{dx}, {x, target, accumulate ? dx : nullptr}}, valid));

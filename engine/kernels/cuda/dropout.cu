@@ -66,8 +66,10 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
 } // namespace
 
 extern "C" crl_status crl_cuda_dropout(crl_stream *stream, const crl_rng *rng, double p,
-                                       const float *x, float *y, int64_t samples,
+                                       const void *x_, void *y_, int64_t samples,
                                        int64_t n_per_sample, bool accumulate) {
+    const float *const x = static_cast<const float *>(x_);
+    float *const y = static_cast<float *>(y_);
     if (!(p >= 0 && p < 1))
         return CRL_FAIL(INVALID, "dropout: probability is %g, expected 0 <= p < 1", p);
     if (p == 0)

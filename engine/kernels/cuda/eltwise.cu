@@ -83,23 +83,33 @@ const struct {
     {forward<GeluTanh>, backward<GeluTanh>},
 };
 
-crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const float *x, float *y,
+crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const void *x_, void *y_,
                               int64_t n) {
+    const float *const x = static_cast<const float *>(x_);
+    float *const y = static_cast<float *>(y_);
     CRL_ASSERT((int)kind >= 0 && kind < CRL_ACTIVATION_COUNT);
     return activations[kind].forward(stream, x, y, n);
 }
 
-crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind, const float *x,
-                                       const float *dy, float *dx, int64_t n, bool accumulate) {
+crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind, const void *x_,
+                                       const void *dy_, void *dx_, int64_t n, bool accumulate) {
+    const float *const x = static_cast<const float *>(x_);
+    const float *const dy = static_cast<const float *>(dy_);
+    float *const dx = static_cast<float *>(dx_);
     CRL_ASSERT((int)kind >= 0 && kind < CRL_ACTIVATION_COUNT);
     return activations[kind].backward(stream, x, dy, dx, n, accumulate);
 }
 
-crl_status eltwise_add(crl_stream *stream, const float *a, const float *b, float *y, int64_t n) {
+crl_status eltwise_add(crl_stream *stream, const void *a_, const void *b_, void *y_, int64_t n) {
+    const float *const a = static_cast<const float *>(a_);
+    const float *const b = static_cast<const float *>(b_);
+    float *const y = static_cast<float *>(y_);
     return crl_cuda_map(stream, "add", Add(), {{y}, {a, b}}, n);
 }
 
-crl_status eltwise_copy(crl_stream *stream, const float *x, float *y, int64_t n, bool accumulate) {
+crl_status eltwise_copy(crl_stream *stream, const void *x_, void *y_, int64_t n, bool accumulate) {
+    const float *const x = static_cast<const float *>(x_);
+    float *const y = static_cast<float *>(y_);
     if (accumulate)
         return eltwise_add(stream, y, x, y, n);
     if (x != y && n > 0)

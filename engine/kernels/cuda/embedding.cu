@@ -106,9 +106,12 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     crl_cuda_store(dposition + i * c, j, c, table.vector, sum);
 }
 
-crl_status embedding_forward(crl_stream *stream, const int32_t *tokens, const float *token,
-                             const float *position, float *y, int64_t b, int64_t t, int64_t v,
+crl_status embedding_forward(crl_stream *stream, const int32_t *tokens, const void *token_,
+                             const void *position_, void *y_, int64_t b, int64_t t, int64_t v,
                              int64_t c) {
+    const float *const token = static_cast<const float *>(token_);
+    const float *const position = static_cast<const float *>(position_);
+    float *const y = static_cast<float *>(y_);
     if (b * t * c == 0)
         return CRL_STATUS_OK;
     const Table table = {v, c, crl_cuda_aligned(c, token, position, y)};
@@ -123,9 +126,10 @@ crl_status zero(crl_stream *stream, float *y, int64_t n) {
     return CRL_STATUS_OK;
 }
 
-crl_status embedding_backward(crl_stream *stream, const int32_t *tokens, const float *dy,
+crl_status embedding_backward(crl_stream *stream, const int32_t *tokens, const void *dy_,
                               float *dtoken, float *dposition, int64_t b, int64_t t, int64_t v,
                               int64_t c, int64_t positions, bool accumulate) {
+    const float *const dy = static_cast<const float *>(dy_);
     const Table table = {v, c, crl_cuda_aligned(c, dy, dtoken, dposition)};
     const bool empty = b * t * c == 0;
     const unsigned tiles = empty ? 0 : crl_cuda_grid(crl_cuda_ceil_div(c, TILE), CRL_CUDA_GRID_Y);

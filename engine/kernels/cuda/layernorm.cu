@@ -92,9 +92,11 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     }
 }
 
-crl_status layernorm_forward(crl_stream *stream, const float *x, const float *w, const float *b,
-                             double epsilon, float *y, float *mean, float *rstd, int64_t n,
+crl_status layernorm_forward(crl_stream *stream, const void *x_, const float *w, const float *b,
+                             double epsilon, void *y_, float *mean, float *rstd, int64_t n,
                              int64_t c) {
+    const float *const x = static_cast<const float *>(x_);
+    float *const y = static_cast<float *>(y_);
     if (n == 0)
         return CRL_STATUS_OK;
     const bool vector = crl_cuda_aligned(c, x, w, b) && crl_cuda_aligned(c, y, nullptr, nullptr);
@@ -103,9 +105,12 @@ crl_status layernorm_forward(crl_stream *stream, const float *x, const float *w,
     return crl_cuda_launched("layernorm forward");
 }
 
-crl_status layernorm_backward_input(crl_stream *stream, const float *x, const float *dy,
-                                    const float *w, const float *mean, const float *rstd, float *dx,
+crl_status layernorm_backward_input(crl_stream *stream, const void *x_, const void *dy_,
+                                    const float *w, const float *mean, const float *rstd, void *dx_,
                                     int64_t n, int64_t c, bool accumulate) {
+    const float *const x = static_cast<const float *>(x_);
+    const float *const dy = static_cast<const float *>(dy_);
+    float *const dx = static_cast<float *>(dx_);
     if (n == 0)
         return CRL_STATUS_OK;
     const bool vector = crl_cuda_aligned(c, x, dy, w) && crl_cuda_aligned(c, dx, nullptr, nullptr);
@@ -125,9 +130,11 @@ struct WeightGradient {
     }
 };
 
-crl_status layernorm_backward_weight(crl_stream *stream, const float *x, const float *dy,
+crl_status layernorm_backward_weight(crl_stream *stream, const void *x_, const void *dy_,
                                      const float *mean, const float *rstd, float *dw, float *db,
                                      int64_t n, int64_t c, bool accumulate, void *scratch) {
+    const float *const x = static_cast<const float *>(x_);
+    const float *const dy = static_cast<const float *>(dy_);
     return crl_cuda_columns(stream, WeightGradient{x, dy, mean, rstd, c}, n, c, dw, db, accumulate,
                             scratch);
 }

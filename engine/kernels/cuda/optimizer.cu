@@ -33,7 +33,8 @@ struct AdamW { /* w, m, v, dw -> w, m, v */
 };
 
 crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, float *w,
-                           const float *dw, float *m, float *v, int64_t n) {
+                           const float *dw, float *m, float *v, void *copy, int64_t n) {
+    (void)copy;
     const double step = (double)config->step;
     const AdamW update = {
         (float)config->gradient_scale,
@@ -71,7 +72,8 @@ struct SgdMomentum { /* w, momentum, dw -> w, momentum */
 };
 
 crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float *w,
-                         const float *dw, float *momentum, int64_t n) {
+                         const float *dw, float *momentum, void *copy, int64_t n) {
+    (void)copy;
     const bool first = config->step <= 1;
     const float scale = (float)config->gradient_scale, rate = (float)config->learning_rate;
     const float decay = (float)config->weight_decay;

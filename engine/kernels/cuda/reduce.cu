@@ -106,8 +106,9 @@ struct Column {
     }
 };
 
-crl_status reduce_column_sum(crl_stream *stream, const float *x, float *y, int64_t n, int64_t c,
+crl_status reduce_column_sum(crl_stream *stream, const void *x_, float *y, int64_t n, int64_t c,
                              bool accumulate, void *scratch) {
+    const float *const x = static_cast<const float *>(x_);
     return crl_cuda_columns(stream, Column{x, c}, n, c, y, nullptr, accumulate, scratch);
 }
 

@@ -50,8 +50,8 @@ __device__ inline void crl_cuda_refuse(crl_cuda_refusal *refusal, int64_t place,
 
 extern "C" {
 /* The eltwise table's dropout, which lives in a file of its own. */
-crl_status crl_cuda_dropout(crl_stream *stream, const crl_rng *rng, double p, const float *x,
-                            float *y, int64_t samples, int64_t n_per_sample, bool accumulate);
+crl_status crl_cuda_dropout(crl_stream *stream, const crl_rng *rng, double p, const void *x,
+                            void *y, int64_t samples, int64_t n_per_sample, bool accumulate);
 
 extern const crl_eltwise_ops crl_eltwise_cuda;
 extern const crl_layernorm_ops crl_layernorm_cuda;

@@ -41,7 +41,7 @@ static crl_status update(const crl_optimizer_call *call) {
         .gradient_scale = call->gradient_scale,
     };
     return call->kernels->optimizer->adamw(call->stream, &config, call->w, call->dw, call->state[0],
-                                           call->state[1], call->n);
+                                           call->state[1], call->copy, call->n);
 }
 
 const crl_optimizer crl_optimizer_adamw = {

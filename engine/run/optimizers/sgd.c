@@ -53,7 +53,8 @@ static crl_status update(const crl_optimizer_call *call) {
         .gradient_scale = call->gradient_scale,
     };
     return call->kernels->optimizer->sgd(call->stream, &config, call->w, call->dw,
-                                         options->momentum > 0.0 ? call->state[0] : NULL, call->n);
+                                         options->momentum > 0.0 ? call->state[0] : NULL,
+                                         call->copy, call->n);
 }
 
 const crl_optimizer crl_optimizer_sgd = {

@@ -52,6 +52,16 @@ struct CaseOnDevice {
     const float *weights() { return weighted ? row_weight.data() : nullptr; }
 };
 
+// A loss of nothing yet, in the device's memory.
+class OnLoss {
+  public:
+    crl_loss *data() { return on_.data(); }
+    crl_loss get() { return on_.get()[0]; }
+
+  private:
+    OnDevice<crl_loss> on_ = OnDevice<crl_loss>(std::vector<crl_loss>(1));
+};
+
 class CudaCrossEntropy : public Cuda {};
 
 TEST_F(CudaCrossEntropy, ForwardIsTheCpus) {
@@ -63,9 +73,11 @@ TEST_F(CudaCrossEntropy, ForwardIsTheCpus) {
         const Floats lse = same_in_any_order([&] {
             CaseOnDevice on(c);
             OnDevice<float> out(s.n);
-            crl_loss loss = {};
+            OnLoss sum;
             EXPECT_OK(kCuda.forward(stream, &on.config, on.logits.data(), on.targets.data(),
-                                    on.weights(), c.valid, out.data(), &loss));
+                                    on.weights(), c.valid, out.data(), sum.data()));
+            wait();
+            const crl_loss loss = sum.get();
             EXPECT_NEAR(loss.sum, c.loss.sum, 3e-7 * std::max(1.0, std::fabs(c.loss.sum)));
             EXPECT_NEAR(loss.weight, c.loss.weight, 1e-12 * c.loss.weight);
             EXPECT_EQ(loss.correct, c.loss.correct);
@@ -86,14 +98,14 @@ TEST_F(CudaCrossEntropy, BackwardIsTheCpus) {
         for (bool accumulate : {false, true}) {
             Floats expected = before;
             EXPECT_OK(kCpu.backward(nullptr, &c.config, c.logits.data(), c.targets.data(),
-                                    c.weights(), c.valid, c.lse.data(), expected.data(),
+                                    c.weights(), c.valid, c.lse.data(), 1, expected.data(),
                                     accumulate));
             const auto backward = [&](bool in_place) {
                 CaseOnDevice on(c);
                 OnDevice<float> lse(c.lse), fresh(s.n * s.v), old(before);
                 OnDevice<float> &out = in_place ? on.logits : accumulate ? old : fresh;
                 EXPECT_OK(kCuda.backward(stream, &on.config, on.logits.data(), on.targets.data(),
-                                         on.weights(), c.valid, lse.data(), out.data(),
+                                         on.weights(), c.valid, lse.data(), 1, out.data(),
                                          accumulate));
                 wait();
                 return out.get();
@@ -111,10 +123,10 @@ TEST_F(CudaCrossEntropy, GradientOfALikelyTargetKeepsItsDigits) {
     OnDevice<float> on(logits), lse(1), out(3);
     OnDevice<int32_t> target(Ints{0});
     const crl_cross_entropy_config config = {1, 3, -1, nullptr};
-    crl_loss loss;
-    EXPECT_OK(
-        kCuda.forward(stream, &config, on.data(), target.data(), nullptr, 1, lse.data(), &loss));
-    EXPECT_OK(kCuda.backward(stream, &config, on.data(), target.data(), nullptr, 1, lse.data(),
+    OnLoss loss;
+    EXPECT_OK(kCuda.forward(stream, &config, on.data(), target.data(), nullptr, 1, lse.data(),
+                            loss.data()));
+    EXPECT_OK(kCuda.backward(stream, &config, on.data(), target.data(), nullptr, 1, lse.data(), 1,
                              out.data(), false));
     wait();
     const double expected = std::expm1(4.0 - (double)lse.get()[0]);
@@ -129,10 +141,11 @@ TEST_F(CudaCrossEntropy, TheFirstOfTheLargestIsTheGuess) {
     OnDevice<float> on(logits), lse(2);
     OnDevice<int32_t> targets(Ints{37, 500});
     const crl_cross_entropy_config config = {2, 600, -1, nullptr};
-    crl_loss loss;
-    EXPECT_OK(
-        kCuda.forward(stream, &config, on.data(), targets.data(), nullptr, 2, lse.data(), &loss));
-    EXPECT_EQ(loss.correct, 1);
+    OnLoss loss;
+    EXPECT_OK(kCuda.forward(stream, &config, on.data(), targets.data(), nullptr, 2, lse.data(),
+                            loss.data()));
+    wait();
+    EXPECT_EQ(loss.get().correct, 1);
 }
 
 TEST_F(CudaCrossEntropy, InfiniteLogitsAndNotANumber) {
@@ -144,16 +157,17 @@ TEST_F(CudaCrossEntropy, InfiniteLogitsAndNotANumber) {
     OnDevice<float> on(logits), lse(5);
     OnDevice<int32_t> targets(Ints{0, 0, 4, 3, 3});
     const crl_cross_entropy_config config = {5, 5, 3, nullptr};
-    crl_loss loss;
-    EXPECT_OK(
-        kCuda.forward(stream, &config, on.data(), targets.data(), nullptr, 5, lse.data(), &loss));
+    OnLoss loss;
+    EXPECT_OK(kCuda.forward(stream, &config, on.data(), targets.data(), nullptr, 5, lse.data(),
+                            loss.data()));
+    wait();
     const Floats got = lse.get();
     EXPECT_NEAR(got[0], 0.5 + std::log(4.0), 1e-6);
     EXPECT_TRUE(std::isnan(got[1]));
     EXPECT_NEAR(got[2], 0.5, 1e-6);
     EXPECT_EQ(got[3], 0) << "does not count";
-    EXPECT_TRUE(std::isnan(loss.sum));
-    EXPECT_EQ(loss.correct, 2);
+    EXPECT_TRUE(std::isnan(loss.get().sum));
+    EXPECT_EQ(loss.get().correct, 2);
 }
 
 TEST_F(CudaCrossEntropy, TargetOutsideTheClassesIsRefused) {
@@ -161,31 +175,35 @@ TEST_F(CudaCrossEntropy, TargetOutsideTheClassesIsRefused) {
     const Floats logits(4 * 9, 0.0f);
     const crl_cross_entropy_config config = {4, 9, -100, nullptr};
     Floats lse(4);
-    crl_loss loss = {1, 2, 3, 4};
+    crl_loss loss = {};
     EXPECT_EQ(kCpu.forward(nullptr, &config, logits.data(), targets.data(), nullptr, 4, lse.data(),
                            &loss),
               CRL_STATUS_INVALID);
     const std::string expected = crl_error_message();
     OnDevice<float> on(logits), out(4);
     OnDevice<int32_t> index(targets);
-    EXPECT_EQ(
-        kCuda.forward(stream, &config, on.data(), index.data(), nullptr, 4, out.data(), &loss),
-        CRL_STATUS_INVALID);
+    OnLoss sum;
+    EXPECT_OK(kCuda.forward(stream, &config, on.data(), index.data(), nullptr, 4, out.data(),
+                            sum.data()));
+    EXPECT_EQ(crl_cuda_stream_wait(stream), CRL_STATUS_INVALID);
     EXPECT_EQ(crl_error_message(), expected);
-    EXPECT_EQ(loss.rows, 4) << "not written";
-    EXPECT_OK(
-        kCuda.forward(stream, &config, on.data(), index.data(), nullptr, 2, out.data(), &loss));
-    EXPECT_EQ(loss.rows, 1);
+    EXPECT_OK(kCuda.forward(stream, &config, on.data(), index.data(), nullptr, 2, out.data(),
+                            sum.data()));
+    wait();
+    EXPECT_EQ(sum.get().rows, 2) << "of both calls";
 }
 
 TEST_F(CudaCrossEntropy, MeanSquareIsTheCpus) {
     Random random(3);
     for (int64_t n : {1, 100, 4097, 9000}) {
         const Floats x = random_floats(random, n), target = random_floats(random, n);
-        crl_loss expected, loss;
+        crl_loss expected = {};
+        OnLoss sum;
         EXPECT_OK(kCpu.mse_forward(nullptr, x.data(), target.data(), n, &expected));
         OnDevice<float> on(x), goal(target);
-        EXPECT_OK(kCuda.mse_forward(stream, on.data(), goal.data(), n, &loss));
+        EXPECT_OK(kCuda.mse_forward(stream, on.data(), goal.data(), n, sum.data()));
+        wait();
+        const crl_loss loss = sum.get();
         EXPECT_NEAR(loss.sum, expected.sum, 1e-13 * expected.sum);
         EXPECT_EQ(loss.weight, expected.weight);
         EXPECT_EQ(loss.rows, expected.rows);
@@ -193,9 +211,9 @@ TEST_F(CudaCrossEntropy, MeanSquareIsTheCpus) {
             Floats dx = random_floats(random, n);
             OnDevice<float> out(dx);
             const int64_t valid = n - n / 3;
-            EXPECT_OK(kCpu.mse_backward(nullptr, x.data(), target.data(), valid, n, dx.data(),
+            EXPECT_OK(kCpu.mse_backward(nullptr, x.data(), target.data(), valid, n, 1, dx.data(),
                                         accumulate));
-            EXPECT_OK(kCuda.mse_backward(stream, on.data(), goal.data(), valid, n, out.data(),
+            EXPECT_OK(kCuda.mse_backward(stream, on.data(), goal.data(), valid, n, 1, out.data(),
                                          accumulate));
             wait();
             EXPECT_LT(error(out.get(), dx), 1e-7) << n;

@@ -31,12 +31,12 @@ TEST_F(CudaOptimizer, AdamwIsTheCpus) {
         const crl_adamw_config config = {3e-3, 0.9, 0.999, 1e-8, 0.1, step, 0.125};
         State after = before;
         EXPECT_OK(kCpu.adamw(nullptr, &config, after.w.data(), dw.data(), after.m.data(),
-                             after.v.data(), kSize));
+                             after.v.data(), nullptr, kSize));
         const auto update = [&](int64_t split) {
             OnDevice<float> w(before.w), m(before.m), v(before.v), g(dw);
             for (int64_t i = 0; i < kSize; i += split)
                 EXPECT_OK(kCuda.adamw(stream, &config, w.data() + i, g.data() + i, m.data() + i,
-                                      v.data() + i, std::min(split, kSize - i)));
+                                      v.data() + i, nullptr, std::min(split, kSize - i)));
             wait();
             return joined(w.get(), m.get(), v.get());
         };
@@ -58,11 +58,11 @@ TEST_F(CudaOptimizer, SgdIsTheCpus) {
         const Floats dw = random_floats(random, kSize, -1, 1);
         State after = before;
         EXPECT_OK(kCpu.sgd(nullptr, &config, after.w.data(), dw.data(),
-                           has ? after.m.data() : nullptr, kSize));
+                           has ? after.m.data() : nullptr, nullptr, kSize));
         const Floats got = same_in_any_order([&] {
             OnDevice<float> w(before.w), m(before.m), g(dw);
-            EXPECT_OK(
-                kCuda.sgd(stream, &config, w.data(), g.data(), has ? m.data() : nullptr, kSize));
+            EXPECT_OK(kCuda.sgd(stream, &config, w.data(), g.data(), has ? m.data() : nullptr,
+                                nullptr, kSize));
             wait();
             return joined(w.get(), m.get(), {});
         });

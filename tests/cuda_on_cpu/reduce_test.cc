@@ -36,9 +36,10 @@ TEST_F(CudaReduce, SumOfSquaresHasTheCpusBits) {
         for (int shift : {0, 1}) {
             OnDevice<float> on(x, shift);
             (void)same_in_any_order([&] {
-                double sum = -1;
-                EXPECT_OK(kCuda.sum_squares(stream, on.data(), n, &sum));
-                EXPECT_EQ(sum, expected) << "n " << n << ", shift " << shift;
+                OnDevice<double> sum(1);
+                EXPECT_OK(kCuda.sum_squares(stream, on.data(), n, sum.data()));
+                wait();
+                EXPECT_EQ(sum.get()[0], expected) << "n " << n << ", shift " << shift;
                 return Floats();
             });
         }
@@ -52,9 +53,10 @@ TEST_F(CudaReduce, SumOfSquaresAddsBlocksInOrder) {
     for (size_t i = 0; i < x.size(); i += 64)
         x[i] = std::ldexp((float)random() * 0x1p-32f, (int)(random() % 40) - 20);
     OnDevice<float> on(x);
-    double sum = -1;
-    EXPECT_OK(kCuda.sum_squares(stream, on.data(), (int64_t)x.size(), &sum));
-    EXPECT_EQ(sum, cpu_squares(x));
+    OnDevice<double> sum(1);
+    EXPECT_OK(kCuda.sum_squares(stream, on.data(), (int64_t)x.size(), sum.data()));
+    wait();
+    EXPECT_EQ(sum.get()[0], cpu_squares(x));
 }
 
 TEST_F(CudaReduce, ColumnSumIsTheCpus) {

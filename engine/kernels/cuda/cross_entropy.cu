@@ -140,11 +140,12 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     for (int k = 0; k < TALLIES; k++)
         tally[k] = crl_cuda_block_sum(tally[k]);
     if (threadIdx.x == 0)
-        *loss = {tally[0], tally[1], tally[2], tally[3]};
+        *loss = {loss->sum + tally[0], loss->weight + tally[1], loss->correct + tally[2],
+                 loss->rows + tally[3]};
 }
 
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    backward_kernel(Rows rows, const float *lse, float *dlogits, bool accumulate) {
+    backward_kernel(Rows rows, const float *lse, float scale, float *dlogits, bool accumulate) {
     const int64_t i = blockIdx.x, v = rows.v;
     const int64_t j = ((int64_t)blockIdx.y * CRL_CUDA_THREADS + threadIdx.x) * CRL_CUDA_VECTOR;
     const bool counts = rows.counts(i);
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     if (counts) {
         const int32_t target = rows.targets[i];
         /* Forward has refused such a target; here it must not reach past the table. */
-        const float weight = rows.is_class(target) ? rows.weight(i) : NAN;
+        const float weight = rows.is_class(target) ? scale * rows.weight(i) : NAN;
         const float shift = lse[i];
         crl_cuda_load(rows.logits + i * v, j, v, rows.vector, value);
 #pragma unroll
@@ -194,18 +195,14 @@ crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_con
     if (blocks > 0)
         CRL_LAUNCH(rows_kernel, (unsigned)blocks, CRL_CUDA_THREADS, 0, stream->handle, rows, lse,
                    stream->partials, &stream->device->target);
-    CRL_LAUNCH(loss_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks,
-               &stream->device->loss);
-    CRL_TRY(crl_cuda_launched("cross_entropy forward"));
-    CRL_TRY(crl_cuda_collect(stream));
-    *loss = stream->host->loss;
-    return CRL_STATUS_OK;
+    CRL_LAUNCH(loss_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks, loss);
+    return crl_cuda_launched("cross_entropy forward");
 }
 
 crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_config *config,
                                   const void *logits_, const int32_t *targets,
                                   const float *row_weight, int64_t valid_rows, const float *lse,
-                                  void *dlogits_, bool accumulate) {
+                                  float scale, void *dlogits_, bool accumulate) {
     const float *const logits = static_cast<const float *>(logits_);
     float *const dlogits = static_cast<float *>(dlogits_);
     const Rows rows = rows_of(config, logits, targets, row_weight, valid_rows, dlogits);
@@ -213,35 +210,33 @@ crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_co
         return CRL_STATUS_OK;
     const dim3 grid(crl_cuda_grid(rows.n, CRL_CUDA_GRID_X),
                     crl_cuda_grid(crl_cuda_ceil_div(rows.v, TILE), CRL_CUDA_GRID_Y));
-    CRL_LAUNCH(backward_kernel, grid, CRL_CUDA_THREADS, 0, stream->handle, rows, lse, dlogits,
-               accumulate);
+    CRL_LAUNCH(backward_kernel, grid, CRL_CUDA_THREADS, 0, stream->handle, rows, lse, scale,
+               dlogits, accumulate);
     return crl_cuda_launched("cross_entropy backward");
 }
 
 crl_status mse_forward(crl_stream *stream, const void *x_, const float *target, int64_t n,
                        crl_loss *loss) {
     const float *const x = static_cast<const float *>(x_);
-    CRL_TRY(crl_cuda_squares(stream, x, target, n));
-    CRL_TRY(crl_cuda_collect(stream));
-    *loss = {stream->host->sum, (double)n, 0, (double)n};
-    return CRL_STATUS_OK;
+    return crl_cuda_squares(stream, x, target, n, nullptr, loss);
 }
 
 struct MseSlope { /* x, target, dx before */
     enum { kIn = 3, kOut = 1 };
+    float slope;
     bool accumulate;
     __device__ void operator()(const float *x, float *y) const {
-        const float g = 2.0f * (x[0] - x[1]);
+        const float g = slope * (x[0] - x[1]);
         y[0] = accumulate ? x[2] + g : g;
     }
 };
 
 crl_status mse_backward(crl_stream *stream, const void *x_, const float *target, int64_t valid,
-                        int64_t n, void *dx_, bool accumulate) {
+                        int64_t n, float scale, void *dx_, bool accumulate) {
     const float *const x = static_cast<const float *>(x_);
     float *const dx = static_cast<float *>(dx_);
     valid = crl_cuda_min(valid, n);
-    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope{accumulate},
+    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope{2 * scale, accumulate},
                          {{dx}, {x, target, accumulate ? dx : nullptr}}, valid));
     if (!accumulate && valid < n)
         CRL_CUDA_TRY(

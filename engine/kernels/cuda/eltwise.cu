@@ -121,5 +121,13 @@ crl_status eltwise_copy(crl_stream *stream, const void *x_, void *y_, int64_t n,
 } // namespace
 
 extern "C" const crl_eltwise_ops crl_eltwise_cuda = {
-    eltwise_activation, eltwise_activation_backward, eltwise_add, eltwise_copy, crl_cuda_dropout,
+    eltwise_activation,
+    eltwise_activation_backward,
+    eltwise_add,
+    eltwise_copy,
+    crl_cuda_dropout,
+    nullptr, /* swiglu */
+    nullptr,
+    nullptr, /* narrow */
+    nullptr,
 };

@@ -5,6 +5,7 @@
 
 extern "C" const crl_kernels crl_kernels_cuda = {
     "cuda",
+    CRL_DTYPE_F32,
     nullptr, /* matmul */
     &crl_eltwise_cuda,
     &crl_layernorm_cuda,

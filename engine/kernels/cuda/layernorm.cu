@@ -149,5 +149,9 @@ extern "C" const crl_layernorm_ops crl_layernorm_cuda = {
     layernorm_forward,
     layernorm_backward_input,
     layernorm_backward_weight,
+    nullptr, /* add_forward */
+    nullptr, /* rms */
+    nullptr,
+    nullptr,
     layernorm_scratch_bytes,
 };

@@ -66,9 +66,11 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
         partial[block] = total;
 }
 
-/* *total = (first ? 0 : *total) + the partial sums, in order. */
+/* *total = (first ? 0 : *total) + the partial sums, in order; it is added to *loss, if that is not
+ * NULL, as the loss of n elements. */
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    total_kernel(const double *partial, int64_t count, bool first, double *total) {
+    total_kernel(const double *partial, int64_t count, bool first, double *total, crl_loss *loss,
+                 double n) {
     CRL_SHARED(double, fetched, FETCH);
     double sum = first ? 0 : *total;
     for (int64_t begin = 0; begin < count; begin += FETCH) {
@@ -82,8 +84,14 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
                 sum += fetched[i];
         }
     }
-    if (threadIdx.x == 0)
-        *total = sum;
+    if (threadIdx.x != 0)
+        return;
+    *total = sum;
+    if (loss != nullptr) {
+        loss->sum += sum;
+        loss->weight += n;
+        loss->rows += n;
+    }
 }
 
 crl_status reduce_add(crl_stream *stream, float *y, const float *x, int64_t n) {
@@ -91,10 +99,7 @@ crl_status reduce_add(crl_stream *stream, float *y, const float *x, int64_t n) {
 }
 
 crl_status reduce_sum_squares(crl_stream *stream, const float *x, int64_t n, double *out) {
-    CRL_TRY(crl_cuda_squares(stream, x, nullptr, n));
-    CRL_TRY(crl_cuda_collect(stream));
-    *out = stream->host->sum;
-    return CRL_STATUS_OK;
+    return crl_cuda_squares(stream, x, nullptr, n, out, nullptr);
 }
 
 struct Column {
@@ -118,8 +123,10 @@ size_t reduce_column_sum_scratch_bytes(int64_t n, int64_t c) {
 
 } // namespace
 
-crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *target, int64_t n) {
-    const int64_t most = (int64_t)CRL_CUDA_PARTIALS * CRL_REDUCE_BLOCK;
+crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *target, int64_t n,
+                            double *sum, crl_loss *loss) {
+    const int64_t most = (int64_t)(CRL_CUDA_PARTIALS - 1) * CRL_REDUCE_BLOCK;
+    double *const total = loss == nullptr ? sum : stream->partials + CRL_CUDA_PARTIALS - 1;
     const bool vector = crl_cuda_aligned(CRL_CUDA_VECTOR, x, target, nullptr);
     for (int64_t begin = 0; begin == 0 || begin < n; begin += most) {
         const int64_t size = crl_cuda_min(most, n - begin);
@@ -130,7 +137,7 @@ crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *tar
                 CRL_CUDA_THREADS, 0, stream->handle, x + begin,
                 target == nullptr ? nullptr : target + begin, size, vector, stream->partials);
         CRL_LAUNCH(total_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks,
-                   begin == 0, &stream->device->sum);
+                   begin == 0, total, begin + most < n ? nullptr : loss, (double)n);
         CRL_TRY(crl_cuda_launched("sum of squares"));
     }
     return CRL_STATUS_OK;

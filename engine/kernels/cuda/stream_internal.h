@@ -17,8 +17,6 @@ typedef struct crl_cuda_refusal {
 /* What the host learns when it waits. */
 typedef struct crl_cuda_result {
     crl_cuda_refusal token, target;
-    crl_loss loss;
-    double sum;
 } crl_cuda_result;
 
 enum { CRL_CUDA_PARTIALS = 1 << 16 }; /* doubles of scratch */
@@ -32,10 +30,10 @@ struct crl_stream {
 /* Copies *stream->device to *stream->host, waits, and reports refusals. DEVICE, INVALID. */
 CRL_NODISCARD crl_status crl_cuda_collect(crl_stream *stream);
 
-/* stream->device->sum = sum of x^2, or of (x - target)^2, over n elements in blocks of
- * CRL_REDUCE_BLOCK. Async. */
+/* Of x^2, or of (x - target)^2, over n elements in blocks of CRL_REDUCE_BLOCK: *sum = their sum, or
+ * the loss that it is, added to *loss. One of the two is NULL. Async. */
 CRL_NODISCARD crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *target,
-                                          int64_t n);
+                                          int64_t n, double *sum, crl_loss *loss);
 
 /* Notes an index that is not in 0..limit-1; of several the first place stays. */
 __device__ inline void crl_cuda_refuse(crl_cuda_refusal *refusal, int64_t place, int32_t index,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layer graph. Nodes stay in the order they were described, which is a topological one because
- * an input must be an earlier node. Refuses several losses, unused outputs and ties of unequal
- * shapes.
+ * an input must be an earlier node; casts stand before the node they were needed for. Refuses
+ * several losses, unused outputs and ties of unequal shapes.
  */
 #include "engine/ir/graph.h"
 #include "engine/ir/graph_internal.h"
@@ -33,7 +33,6 @@ static crl_status find_loss(crl_graph *graph) {
 
 crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *const *layers,
                            int64_t batch, const crl_precision *precision) {
-    (void)precision;
     crl_status status = CRL_STATUS_OK;
     crl_graph *graph = NULL;
     if (batch < 1) {
@@ -44,23 +43,26 @@ crl_status crl_graph_build(crl_graph **out, const crl_model *model, const void *
         return CRL_FAIL(NOMEM, "model: no room for the text of a node's name");
     }
     CRL_TRY(crl_alloc(&graph, 1, sizeof *graph));
-    graph_builder builder = {.graph = graph};
+    graph_builder builder = {.graph = graph, .layers = layers};
     graph->batch = batch;
-    if (hcreate_r(2 * (size_t)model->layers + 1, &builder.names) == 0) {
+    /* Every input of every node may need a cast. */
+    const size_t most = (size_t)model->layers * (1 + CRL_LAYER_MAX_INPUTS);
+    if (hcreate_r(2 * most + 1, &builder.names) == 0) {
         CRL_TRY_OUT(CRL_FAIL(NOMEM, "model: no room for the names of %d nodes", model->layers));
     }
-    CRL_TRY_OUT(
-        crl_arena_alloc(&graph->arena, &graph->node, (size_t)model->layers, sizeof *graph->node));
+    CRL_TRY_OUT(crl_graph_begin_precision(&builder, precision));
     for (int n = 0; n < model->layers; n++) {
-        CRL_TRY_OUT(crl_graph_add_node(&builder, n, &model->layer[n], layers));
-        graph->nodes = n + 1;
+        CRL_TRY_OUT(crl_graph_add_node(&builder, &model->layer[n], (uint32_t)n));
     }
+    CRL_TRY_OUT(crl_graph_end_precision(&builder));
     CRL_TRY_OUT(find_loss(graph));
     CRL_TRY_OUT(crl_graph_link(graph));
     *out = graph;
     graph = NULL;
 out:
     hdestroy_r(&builder.names);
+    crl_free(builder.matched);
+    crl_free(builder.cast);
     crl_graph_destroy(graph);
     return status;
 }
@@ -69,6 +71,7 @@ void crl_graph_destroy(crl_graph *graph) {
     if (!graph) {
         return;
     }
+    crl_free(graph->node);
     crl_free(graph->value);
     crl_free(graph->param);
     crl_arena_fini(&graph->arena);

@@ -41,6 +41,8 @@ typedef struct crl_node {
     int output[CRL_LAYER_MAX_OUTPUTS]; /* value ids */
     int param[CRL_LAYER_MAX_PARAMS];   /* parameter ids */
     int use[CRL_LAYER_MAX_PARAMS];     /* which use of that parameter this is */
+    uint32_t
+        key; /* of random draws: its number among the described nodes, which casts don't move */
 } crl_node;
 
 typedef struct crl_param_use {
@@ -65,11 +67,16 @@ typedef struct crl_graph {
     int loss_node; /* the one loss */
 } crl_graph;
 
-/* What nodes compute in. Where a value of one type meets a node of another, `cast` nodes are put
- * in between, "<consumer>.cast" before the first consumer; they have no descriptor. */
+/*
+ * What nodes compute in. Where a value of one type meets a node of another, a `cast` node is put in
+ * between, "<consumer>.cast" ("<consumer>.cast2", ...) before the first consumer; the others share
+ * it. It has no descriptor and the key of its consumer, and computes in that of its two types which
+ * is not f32.
+ */
 typedef struct crl_precision {
     crl_dtype compute;      /* F32, BF16 or F16 */
-    const char *const *f32; /* patterns (fnmatch) of names or types of nodes that stay in f32 */
+    const char *const *f32; /* patterns (fnmatch) of names or types of nodes that stay in f32; each
+                               must match one */
     int f32_count;
 } crl_precision;
 

@@ -31,10 +31,11 @@ static crl_status remember_node(graph_builder *builder, int index) {
     return CRL_STATUS_OK;
 }
 
-static crl_status unknown_input(const crl_graph *graph, int index, const crl_layer_desc *desc,
+static crl_status unknown_input(const crl_graph *graph, const crl_layer_desc *desc,
                                 const char *name) {
-    const char *near =
-        index > 0 ? crl_nearest_name(name, graph->node, (size_t)index, sizeof *graph->node) : NULL;
+    const char *near = graph->nodes > 0 ? crl_nearest_name(name, graph->node, (size_t)graph->nodes,
+                                                           sizeof *graph->node)
+                                        : NULL;
     if (near) {
         return CRL_FAIL(INVALID, "node %s: input '%s' is no earlier node, did you mean '%s'?",
                         desc->name, name, near);
@@ -43,15 +44,15 @@ static crl_status unknown_input(const crl_graph *graph, int index, const crl_lay
 }
 
 /* Value id of the text "<node>" or "<node>:<k>". */
-static crl_status find_value(int *out, graph_builder *builder, int index,
-                             const crl_layer_desc *desc, const char *name) {
+static crl_status find_value(int *out, graph_builder *builder, const crl_layer_desc *desc,
+                             const char *name) {
     const crl_graph *graph = builder->graph;
     const char *colon = strchr(name, ':');
     const size_t length = colon ? (size_t)(colon - name) : strlen(name);
     int node;
     CRL_TRY(crl_graph_find_node(&node, builder, name, length));
     if (node < 0) {
-        return unknown_input(graph, index, desc, name);
+        return unknown_input(graph, desc, name);
     }
     const int outputs = graph->node[node].spec.outputs;
     long output = 0;
@@ -72,9 +73,10 @@ static crl_status find_value(int *out, graph_builder *builder, int index,
     return CRL_STATUS_OK;
 }
 
-static crl_status resolve_inputs(graph_builder *builder, int index, const crl_layer_desc *desc) {
+static crl_status resolve_inputs(graph_builder *builder, crl_node *node,
+                                 const crl_layer_desc *desc) {
     const crl_graph *graph = builder->graph;
-    crl_node *node = &graph->node[index];
+    const crl_node *last = graph->nodes > 0 ? &graph->node[graph->nodes - 1] : NULL;
     int given = 0;
     for (int i = 0; i < CRL_LAYER_MAX_INPUTS; i++) {
         if (!desc->input[i]) {
@@ -84,7 +86,7 @@ static crl_status resolve_inputs(graph_builder *builder, int index, const crl_la
             return CRL_FAIL(INVALID, "node %s: input %d is given, but input %d is not", desc->name,
                             i, given);
         }
-        CRL_TRY(find_value(&node->input[given++], builder, index, desc, desc->input[i]));
+        CRL_TRY(find_value(&node->input[given++], builder, desc, desc->input[i]));
     }
     if (node->layer->is_input) {
         if (given > 0) {
@@ -92,16 +94,13 @@ static crl_status resolve_inputs(graph_builder *builder, int index, const crl_la
                             node->layer->name, desc->input[0]);
         }
     } else if (given == 0) {
-        if (index == 0 || graph->node[index - 1].spec.outputs == 0) {
+        if (!last || last->spec.outputs == 0) {
             return CRL_FAIL(INVALID, "node %s: names no input, and no node before it has an output",
                             desc->name);
         }
-        node->input[given++] = graph->node[index - 1].output[0];
+        node->input[given++] = last->output[0];
     }
     node->spec.inputs = given;
-    for (int i = 0; i < given; i++) {
-        node->spec.input[i] = graph->value[node->input[i]].spec;
-    }
     return CRL_STATUS_OK;
 }
 
@@ -141,6 +140,8 @@ static crl_status add_value(graph_builder *builder, int index, int output) {
         const int capacity = graph->values ? 2 * graph->values : FIRST_CAPACITY;
         CRL_TRY(crl_realloc(&graph->value, (size_t)graph->values, (size_t)capacity,
                             sizeof *graph->value));
+        CRL_TRY(crl_realloc(&builder->cast, (size_t)graph->values, (size_t)capacity,
+                            sizeof *builder->cast));
         builder->value_capacity = capacity;
     }
     crl_value value = {.spec = node->spec.output[output],
@@ -153,8 +154,9 @@ static crl_status add_value(graph_builder *builder, int index, int output) {
         CRL_TRY(crl_arena_format(&graph->arena, &value.name, "%s:%d", node->name, output));
     }
     CRL_TRY(crl_tensor_bytes(&value.bytes, &value.spec, value.name));
-    value.has_gradient = value.spec.dtype == CRL_DTYPE_F32 && carries_gradient(graph, node);
+    value.has_gradient = crl_graph_is_real(value.spec.dtype) && carries_gradient(graph, node);
     node->output[output] = graph->values;
+    builder->cast[graph->values] = -1;
     graph->value[graph->values++] = value;
     return CRL_STATUS_OK;
 }
@@ -171,10 +173,39 @@ static crl_status find_layer(crl_node *node, const crl_layer_desc *desc,
     return CRL_STATUS_OK;
 }
 
-crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer_desc *desc,
-                              const void *const *layers) {
+static crl_status make_room(graph_builder *builder) {
     crl_graph *graph = builder->graph;
+    if (graph->nodes == builder->node_capacity) {
+        const int capacity = graph->nodes ? 2 * graph->nodes : FIRST_CAPACITY;
+        CRL_TRY(
+            crl_realloc(&graph->node, (size_t)graph->nodes, (size_t)capacity, sizeof *graph->node));
+        builder->node_capacity = capacity;
+    }
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_graph_append_node(graph_builder *builder, const crl_node *given) {
+    crl_graph *graph = builder->graph;
+    CRL_TRY(make_room(builder));
+    const int index = graph->nodes;
     crl_node *node = &graph->node[index];
+    *node = *given;
+    for (int i = 0; i < node->spec.inputs; i++) {
+        node->spec.input[i] = graph->value[node->input[i]].spec;
+    }
+    CRL_TRY(remember_node(builder, index));
+    CRL_TRY(node->layer->infer(&node->spec));
+    CRL_TRY(check_inferred(node));
+    for (int i = 0; i < node->spec.outputs; i++) {
+        CRL_TRY(add_value(builder, index, i));
+    }
+    graph->nodes++;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_graph_add_node(graph_builder *builder, const crl_layer_desc *desc, uint32_t key) {
+    crl_graph *graph = builder->graph;
+    crl_node node = {.key = key};
     if (strchr(desc->name, ':')) {
         return CRL_FAIL(INVALID, "node %s: a name may not contain ':'", desc->name);
     }
@@ -182,22 +213,18 @@ crl_status crl_graph_add_node(graph_builder *builder, int index, const crl_layer
     CRL_TRY(crl_graph_find_node(&twin, builder, desc->name, strlen(desc->name)));
     if (twin >= 0) {
         return CRL_FAIL(INVALID, "node %s: nodes %d and %d have the same name", desc->name, twin,
-                        index);
+                        graph->nodes);
     }
-    CRL_TRY(crl_arena_text(&graph->arena, &node->name, desc->name));
-    CRL_TRY(find_layer(node, desc, layers));
-    node->spec.node = node->name;
-    node->spec.batch = graph->batch;
-    node->spec.compute = CRL_DTYPE_F32;
-    CRL_TRY(crl_graph_parse_options(&node->spec.options, &graph->arena, node->layer, desc));
-    CRL_TRY(resolve_inputs(builder, index, desc));
-    CRL_TRY(remember_node(builder, index));
-    CRL_TRY(node->layer->infer(&node->spec));
-    CRL_TRY(check_inferred(node));
-    for (int i = 0; i < node->spec.outputs; i++) {
-        CRL_TRY(add_value(builder, index, i));
-    }
-    return crl_graph_add_params(builder, index, desc);
+    CRL_TRY(crl_arena_text(&graph->arena, &node.name, desc->name));
+    CRL_TRY(find_layer(&node, desc, builder->layers));
+    node.spec.node = node.name;
+    node.spec.batch = graph->batch;
+    node.spec.compute = crl_graph_precision_of(builder, node.layer, node.name);
+    CRL_TRY(crl_graph_parse_options(&node.spec.options, &graph->arena, node.layer, desc));
+    CRL_TRY(resolve_inputs(builder, &node, desc));
+    CRL_TRY(crl_graph_cast_inputs(builder, &node));
+    CRL_TRY(crl_graph_append_node(builder, &node));
+    return crl_graph_add_params(builder, desc);
 }
 
 static crl_status report_unused(const crl_graph *graph, const crl_value *value) {

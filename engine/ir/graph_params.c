@@ -101,7 +101,8 @@ static const char *tie_of(const crl_node *node, const crl_layer_desc *desc, int 
     return NULL;
 }
 
-crl_status crl_graph_add_params(graph_builder *builder, int index, const crl_layer_desc *desc) {
+crl_status crl_graph_add_params(graph_builder *builder, const crl_layer_desc *desc) {
+    const int index = builder->graph->nodes - 1;
     const crl_node *node = &builder->graph->node[index];
     for (int i = 0; i < CRL_LAYER_MAX_PARAMS && desc->tie[i].param; i++) {
         if (find_slot(&node->spec, desc->tie[i].param) < 0) {

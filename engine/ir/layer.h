@@ -64,7 +64,7 @@ typedef struct crl_layer_spec {
 typedef struct crl_call_position {
     uint64_t seed;
     uint32_t step;
-    uint32_t node;         /* index in the whole graph */
+    uint32_t node;         /* its key in the whole graph */
     int64_t first_sample;  /* of this micro-batch in the global batch */
     int64_t valid_samples; /* <= B; the rest is padding that must not count in the loss */
     bool training;         /* false: dropout passes through */
@@ -106,10 +106,12 @@ typedef struct crl_layer {
     const char *help;
     const crl_option *options; /* NULL: none */
     size_t options_bytes;
-    bool is_input;  /* gets its output from the dataset: forward is never called */
-    bool is_loss;   /* ends the graph: no outputs; fills call->loss; backward starts here */
-    uint32_t as_is; /* bit i: input i is taken in whatever type it has; others get a cast */
-    bool cheap;     /* forward costs little beside the memory of its results: worth making again */
+    bool is_input; /* gets its output from the dataset: forward is never called */
+    bool is_loss;  /* ends the graph: no outputs; fills call->loss; backward starts here */
+    /* Of inputs that are real numbers; bit i: input i is taken in whatever type it has / in f32
+     * whatever is computed in. The others are cast to what is computed in. */
+    uint32_t as_is, f32_inputs;
+    bool cheap; /* forward costs little beside the memory of its results: worth making again */
     /* Pure: checks input specs and options, fills the spec. INVALID "linear fc: ...". */
     crl_status (*infer)(crl_layer_spec *spec);
     /* Creates primitives; scratch_bytes[phase] is what calls will need. NULL: no state, no scratch.

@@ -48,7 +48,7 @@ inline crl_status infer_dense(crl_layer_spec *spec) {
         return CRL_FAIL(INVALID, "dense %s: expected one input of 2 dimensions", spec->node);
     }
     spec->outputs = 1;
-    spec->output[0] = {CRL_DTYPE_F32, shape({spec->batch, options->out})};
+    spec->output[0] = {spec->compute, shape({spec->batch, options->out})};
     spec->params = options->bias ? 2 : 1;
     spec->param[0] = {};
     spec->param[0].name = "weight";

@@ -194,7 +194,7 @@ crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_con
     const int blocks = (int)crl_cuda_min(rows.n, ROW_BLOCKS);
     if (blocks > 0)
         CRL_LAUNCH(rows_kernel, (unsigned)blocks, CRL_CUDA_THREADS, 0, stream->handle, rows, lse,
-                   stream->partials, &stream->device->target);
+                   stream->partials, &stream->refusals->target);
     CRL_LAUNCH(loss_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks, loss);
     return crl_cuda_launched("cross_entropy forward");
 }

@@ -116,7 +116,7 @@ crl_status embedding_forward(crl_stream *stream, const int32_t *tokens, const vo
         return CRL_STATUS_OK;
     const Table table = {v, c, crl_cuda_aligned(c, token, position, y)};
     CRL_LAUNCH(forward_kernel, crl_cuda_grid(b * t, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0,
-               stream->handle, tokens, token, position, y, t, table, &stream->device->token);
+               stream->handle, tokens, token, position, y, t, table, &stream->refusals->token);
     return crl_cuda_launched("embedding forward");
 }
 

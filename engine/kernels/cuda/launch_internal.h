@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "engine/base/status.h"
+#include "engine/device/cuda_stream.h"
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -23,14 +23,6 @@
     extern __shared__ __align__(16) unsigned char crl_dynamic_shared[];                            \
     type *const name = reinterpret_cast<type *>(crl_dynamic_shared)
 #endif
-
-/* Passes a CUDA error on as DEVICE: "cuda: <what>: <the runtime's words>". */
-#define CRL_CUDA_TRY(what, call)                                                                   \
-    do {                                                                                           \
-        const cudaError_t crl_cuda_error_ = (call);                                                \
-        if (crl_cuda_error_ != cudaSuccess)                                                        \
-            return CRL_FAIL(DEVICE, "cuda: %s: %s", (what), cudaGetErrorString(crl_cuda_error_));  \
-    } while (0)
 
 /* The status of the launches since the last one that was asked about. */
 static inline crl_status crl_cuda_launched(const char *what) {

@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams: the queue, its scratch, and the one place where the host waits. Refuses to wait
- * anywhere else: operations that return numbers to the host end in crl_cuda_collect.
+ * anywhere else.
  */
-#include "engine/kernels/cuda/stream_internal.h"
+#include "engine/device/cuda_stream.h"
+#include "engine/kernels/cuda/cuda.h"
 
 #include "engine/base/alloc.h"
+
+crl_status crl_cuda_failed(const char *what, cudaError_t error, const char *file, int line) {
+    const crl_status status =
+        error == cudaErrorMemoryAllocation ? CRL_STATUS_NOMEM : CRL_STATUS_DEVICE;
+    (void)cudaGetLastError();
+    crl_error_fail(status, file, line, "cuda: %s: %s", what, cudaGetErrorString(error));
+    return status;
+}
 
 static crl_status fill(crl_stream *stream) {
     CRL_CUDA_TRY("stream", cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking));
     void *memory = nullptr;
-    CRL_CUDA_TRY("stream memory", cudaMalloc(&memory, sizeof *stream->device));
-    stream->device = static_cast<crl_cuda_result *>(memory);
+    CRL_CUDA_TRY("stream memory", cudaMalloc(&memory, sizeof *stream->refusals));
+    stream->refusals = static_cast<crl_cuda_refusals *>(memory);
     CRL_CUDA_TRY("stream memory", cudaMalloc(&memory, CRL_CUDA_PARTIALS * sizeof(double)));
     stream->partials = static_cast<double *>(memory);
-    CRL_CUDA_TRY("pinned memory", cudaMallocHost(&memory, sizeof *stream->host));
-    stream->host = static_cast<crl_cuda_result *>(memory);
+    CRL_CUDA_TRY("pinned memory", cudaMallocHost(&memory, sizeof *stream->collected));
+    stream->collected = static_cast<crl_cuda_refusals *>(memory);
     /* every byte 0xff: no refusals */
     CRL_CUDA_TRY("stream memory",
-                 cudaMemsetAsync(stream->device, 0xff, sizeof *stream->device, stream->handle));
+                 cudaMemsetAsync(stream->refusals, 0xff, sizeof *stream->refusals, stream->handle));
     return CRL_STATUS_OK;
 }
 
@@ -42,9 +51,9 @@ extern "C" void crl_cuda_stream_destroy(crl_stream *stream) {
         (void)cudaStreamSynchronize(stream->handle);
         (void)cudaStreamDestroy(stream->handle);
     }
-    (void)cudaFree(stream->device);
+    (void)cudaFree(stream->refusals);
     (void)cudaFree(stream->partials);
-    (void)cudaFreeHost(stream->host);
+    (void)cudaFreeHost(stream->collected);
     (void)cudaGetLastError();
     crl_free(stream);
 }
@@ -53,7 +62,7 @@ static int index_of(unsigned long long first) {
     return (int)(uint32_t)first;
 }
 
-static crl_status refused(const crl_cuda_result *got) {
+static crl_status refused(const crl_cuda_refusals *got) {
     if (got->token.first != CRL_CUDA_NONE) {
         const long long place = (long long)(got->token.first >> 32);
         return CRL_FAIL(INVALID,
@@ -66,18 +75,18 @@ static crl_status refused(const crl_cuda_result *got) {
                     got->target.limit - 1);
 }
 
-crl_status crl_cuda_collect(crl_stream *stream) {
-    const crl_cuda_result *got = stream->host;
-    CRL_CUDA_TRY("result", cudaMemcpyAsync(stream->host, stream->device, sizeof *got,
+static crl_status collect(crl_stream *stream) {
+    const crl_cuda_refusals *got = stream->collected;
+    CRL_CUDA_TRY("result", cudaMemcpyAsync(stream->collected, stream->refusals, sizeof *got,
                                            cudaMemcpyDeviceToHost, stream->handle));
     CRL_CUDA_TRY("wait", cudaStreamSynchronize(stream->handle));
     if (got->token.first == CRL_CUDA_NONE && got->target.first == CRL_CUDA_NONE)
         return CRL_STATUS_OK;
-    CRL_CUDA_TRY("result", cudaMemsetAsync(stream->device, 0xff, 2 * sizeof got->token,
-                                           stream->handle)); /* token and target */
+    CRL_CUDA_TRY("result",
+                 cudaMemsetAsync(stream->refusals, 0xff, sizeof *stream->refusals, stream->handle));
     return refused(got);
 }
 
 extern "C" crl_status crl_cuda_stream_wait(crl_stream *stream) {
-    return crl_cuda_collect(stream);
+    return collect(stream);
 }

@@ -1,34 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream's insides. Scratch belongs to the stream, since its work is done in order: no two
- * operations use it at once. */
+/* What the files of kernels share on the host: tables, and indices that are refused. */
 #pragma once
 
 #include "engine/kernels/cuda/cuda.h"
 #include "engine/kernels/cuda/launch_internal.h"
-
-/* The first index that an operation met and could not use. */
-typedef struct crl_cuda_refusal {
-    unsigned long long first; /* place << 32 | the index met there; CRL_CUDA_NONE */
-    long long limit, width;   /* expected 0..limit-1; places in a row of the index array */
-} crl_cuda_refusal;
-
-#define CRL_CUDA_NONE (~0ull)
-
-/* What the host learns when it waits. */
-typedef struct crl_cuda_result {
-    crl_cuda_refusal token, target;
-} crl_cuda_result;
-
-enum { CRL_CUDA_PARTIALS = 1 << 16 }; /* doubles of scratch */
-
-struct crl_stream {
-    cudaStream_t handle;
-    crl_cuda_result *device, *host; /* the latter in pinned memory */
-    double *partials;               /* CRL_CUDA_PARTIALS, on the device */
-};
-
-/* Copies *stream->device to *stream->host, waits, and reports refusals. DEVICE, INVALID. */
-CRL_NODISCARD crl_status crl_cuda_collect(crl_stream *stream);
 
 /* Of x^2, or of (x - target)^2, over n elements in blocks of CRL_REDUCE_BLOCK: *sum = their sum, or
  * the loss that it is, added to *loss. One of the two is NULL. Async. */

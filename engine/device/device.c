@@ -15,7 +15,9 @@ crl_status crl_device_alloc(const crl_device *device, void *out, size_t bytes) {
 }
 
 void crl_device_free(const crl_device *device, void *memory) {
-    device->free(memory);
+    if (memory) {
+        device->free(memory);
+    }
 }
 
 crl_status crl_device_host_alloc(const crl_device *device, void *out, size_t bytes) {
@@ -23,10 +25,10 @@ crl_status crl_device_host_alloc(const crl_device *device, void *out, size_t byt
 }
 
 void crl_device_host_free(const crl_device *device, void *memory) {
-    if (device->host_free) {
-        device->host_free(memory);
-    } else {
+    if (!device->host_free) {
         crl_free(memory);
+    } else if (memory) {
+        device->host_free(memory);
     }
 }
 

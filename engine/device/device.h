@@ -47,6 +47,8 @@ typedef struct crl_device {
     crl_status (*stream_create)(crl_stream **out);
     void (*stream_destroy)(crl_stream *stream);
     crl_status (*stream_wait)(crl_stream *stream); /* blocks the host; reports what went wrong */
+    /* Products prepared on the stream from now on may round f32 inputs to 10 bits, or not. */
+    void (*allow_tf32)(crl_stream *stream, bool allow);
     crl_status (*event_create)(crl_event **out);
     void (*event_destroy)(crl_event *event);
     /* The event is now the end of what the stream has been given so far. */
@@ -67,6 +69,7 @@ extern const crl_device crl_device_cuda; /* only when built with CUDA */
  */
 CRL_NODISCARD crl_status crl_device_choose(const crl_device *device, int index, int count);
 CRL_NODISCARD crl_status crl_device_alloc(const crl_device *device, void *out, size_t bytes);
+/* NULL is fine, here and below. */
 void crl_device_free(const crl_device *device, void *memory);
 /* Without the entry: memory of the host's allocator. */
 CRL_NODISCARD crl_status crl_device_host_alloc(const crl_device *device, void *out, size_t bytes);

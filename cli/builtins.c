@@ -6,6 +6,7 @@
 #include "engine/ir/layer.h"
 #include "engine/ir/partitioner.h"
 #include "engine/ir/schedule.h"
+#include "engine/kernels/kernels.h"
 #include "engine/run/dataset.h"
 #include "engine/run/optimizer.h"
 #include "engine/run/tokenizer.h"
@@ -64,6 +65,11 @@ static const void *const transports[] = {
 #include "cli/transports.def"
     NULL};
 
+static const void *const backends[] = {
+#define CRL_BACKEND(x) &crl_backend_##x,
+#include "cli/backends.def"
+    NULL};
+
 static const crl_registries builtins = {.models = models,
                                         .layers = layers,
                                         .schedules = schedules,
@@ -71,7 +77,8 @@ static const crl_registries builtins = {.models = models,
                                         .optimizers = optimizers,
                                         .datasets = datasets,
                                         .transports = transports,
-                                        .tokenizers = crl_tokenizers};
+                                        .tokenizers = crl_tokenizers,
+                                        .backends = backends};
 
 const crl_registries *crl_builtins(void) {
     return &builtins;

@@ -18,6 +18,7 @@ typedef struct crl_registries {
     const void *const *datasets;     /* crl_dataset_format */
     const void *const *transports;   /* crl_transport */
     const void *const *tokenizers;   /* crl_tokenizer_kind */
+    const void *const *backends;     /* crl_backend; the first is the host's */
 } crl_registries;
 
 #ifdef __cplusplus

@@ -67,8 +67,12 @@ typedef struct crl_allreduce_algorithm {
      */
     crl_status (*start)(crl_allreduce *allreduce, crl_lane_node *node, int nodes, float *result,
                         int64_t count);
-    /* Moves on without blocking. `peer`: the rank it waits for while not done. */
+    /* Moves on without blocking. `peer`: the rank it waits for while not done. On a device: done
+     * means queued work sees the result. */
     crl_status (*progress)(crl_allreduce *allreduce, bool *done, int *peer);
+    /* The stream waits for the result from here on, the host does not: at rest. NULL: the host has
+     * to. */
+    crl_status (*follow)(crl_allreduce *allreduce);
 } crl_allreduce_algorithm;
 
 extern const crl_allreduce_algorithm crl_allreduce_tree;    /* lane tree */
@@ -77,12 +81,17 @@ extern const crl_allreduce_algorithm crl_allreduce_halving; /* recursive halving
 /* NULL-terminated, for crl_registry_find. */
 extern const void *const crl_allreduce_algorithms[];
 
-/* Blocking: progress until done, with the deadline. TIMEOUT as crl_comm_wait. */
+/* What to use for messages of `comm` instead of `algorithm`: its wire's own, or itself. Canonical
+ * stays canonical; scratch of the same size is enough. */
+const crl_allreduce_algorithm *crl_allreduce_on(const crl_comm *comm,
+                                                const crl_allreduce_algorithm *algorithm);
+/* Blocking: progress until done, with the deadline; or `follow`. TIMEOUT as crl_comm_wait. */
 CRL_NODISCARD crl_status crl_allreduce_wait(const crl_allreduce_algorithm *algorithm,
                                             crl_allreduce *allreduce, crl_comm *comm,
                                             const char *what);
 
-/* What follows is blocking. Collective: group. Fails as the messages of comm.h do. */
+/* What follows is blocking. Collective: group. Fails as the messages of comm.h do. With a comm for
+ * device memory, data and scratch lie there and results are there for queued work. */
 
 /* Returns when all members have called it. */
 CRL_NODISCARD crl_status crl_barrier(const crl_group *group);

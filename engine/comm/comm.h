@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank's view of its job: point-to-point messages with a deadline on every wait, and groups of
- * ranks. Used by the rank's own thread only.
+ * ranks. Used by the rank's own thread only. A rank has one for what lies in host memory and, made
+ * from it, one for its device's: messages there are ordered with a stream, as wire.h says.
  */
 #pragma once
 
@@ -18,6 +19,13 @@ typedef struct crl_comm {
     int64_t deadline_ns; /* of every wait; default 300 s */
     int64_t waited_ns;   /* time spent blocked since the caller last zeroed it */
     int64_t sent_bytes, received_bytes, sent_messages; /* started so far */
+    /* Of a comm for device memory; all NULL for one for host memory. */
+    const struct crl_device *device;
+    struct crl_stream *stream; /* that messages are ordered with */
+    struct crl_event *event;   /* of crl_comm_wait_stream */
+    const struct crl_wire_kind *kind;
+    struct crl_wire *wire;               /* NULL: messages go through the transport directly */
+    const struct crl_reduce_ops *reduce; /* of the device, for crl_reduce_scatter */
 } crl_comm;
 
 /* Tags: the upper bits name the use, the lower ones are the user's. All below 2^30. */
@@ -41,13 +49,14 @@ CRL_NODISCARD crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const 
 /* Posts its receive, of exactly as many bytes; likewise. */
 CRL_NODISCARD crl_status crl_comm_recv(crl_comm *comm, int peer, int tag, void *data, size_t bytes,
                                        crl_request *request);
-/* Moves traffic on; *done: the request is complete and at rest. An inactive one is done. */
+/* Moves traffic on; *done: the request is complete and at rest. An inactive one is done. On a
+ * device: the device is through with it. */
 CRL_NODISCARD crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done);
 /* Called while waiting, to move other work on (pending all-reduces); may be NULL. */
 typedef crl_status (*crl_progress_fn)(void *argument);
 /* Blocks until done or the deadline. `what` is for the report: "activation of stage 1, micro-batch
  * 3". TIMEOUT: "waited 300 s for <what> from rank 2; rank 2 waits for ... ; rank 3 does not
- * answer". */
+ * answer". On a device: until the stream, not the host, has to wait for the rest. */
 CRL_NODISCARD crl_status crl_comm_wait(crl_comm *comm, crl_request *request, const char *what,
                                        crl_progress_fn progress, void *argument);
 /* Blocking: starts the message and waits for it. */
@@ -63,6 +72,24 @@ CRL_NODISCARD crl_status crl_comm_recv_wait(crl_comm *comm, int peer, int tag, v
  * active requests; after a failed comm call that has been done already.
  */
 void crl_comm_abort(crl_comm *comm);
+
+struct crl_wire_config;
+
+/*
+ * A second comm of the same ranks, for memory of config->device: messages take the wire `kind`, or
+ * the transport directly when it is NULL or the device's memory is the host's. Shares the first
+ * one's endpoint: ending the job through either ends it for both. Collective: all ranks. Blocking.
+ */
+CRL_NODISCARD crl_status crl_comm_on_device(crl_comm *out, crl_comm *host,
+                                            const struct crl_wire_kind *kind,
+                                            const struct crl_wire_config *config);
+/* No message of this comm touches memory or stream any more afterwards. Collective unless the job
+ * has ended. Blocking. One that is all zero is fine. */
+void crl_comm_leave_device(crl_comm *comm);
+/* Until all work queued on the comm's stream so far is done; nothing to do for host memory.
+ * `progress` (may be NULL) moves other work on meanwhile. TIMEOUT, and what the stream reports. */
+CRL_NODISCARD crl_status crl_comm_wait_stream(crl_comm *comm, const char *what,
+                                              crl_progress_fn progress, void *argument);
 
 /*
  * Launches a job and gives every rank its comm. A rank that returns a failure aborts the job: the

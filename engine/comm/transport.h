@@ -63,6 +63,9 @@ typedef struct crl_transport {
     /* Moves all traffic of the endpoint on; *done = this request is complete and at rest.
      * COMM when sizes of a matched pair differ; ABORTED when a peer has failed. */
     crl_status (*test)(crl_endpoint *endpoint, crl_request *request, bool *done);
+    /* Moves all traffic on and answers roll calls; ABORTED when a peer has failed. NULL: only the
+     * calls above do. */
+    crl_status (*attend)(crl_endpoint *endpoint);
     /* Gives the core away for a moment while there is nothing to do; wakes early on news. */
     void (*idle)(crl_endpoint *endpoint, int64_t at_most_ns);
     /* Publishes what this rank waits for (peer -1: nothing), for the others' reports. */

@@ -77,10 +77,26 @@ static void print_build(const crl_registries *registries) {
         has(registries->transports, "mpi")
             ? "yes"
             : "no: install libopenmpi-dev and openmpi-bin, then configure with -DCRL_WITH_MPI=ON");
-    printf("  CUDA, NCCL, Gloo       no: not part of this version\n");
+    printf("  CUDA                   %s\n",
+           has(registries->backends, "cuda")
+               ? "yes"
+               : "no: install the CUDA toolkit, then configure with -DCRL_WITH_CUDA=ON");
+    printf("  Gloo                   no: not part of this version\n");
 }
 
-static void print_machine(void) {
+/* What devices of other kinds say of themselves: a device, or why there is none. */
+static void print_devices(const void *const *backends) {
+    for (int i = 0; backends[i]; i++) {
+        const crl_backend *backend = backends[i];
+        char text[1024];
+        if (!backend->device->describe)
+            continue;
+        backend->device->describe(text, sizeof text);
+        printf("  %-22s %s\n", backend->name, text);
+    }
+}
+
+static void print_machine(const crl_registries *registries) {
     char cpu[256], offers[128], memory[32];
     cpu_name(cpu, sizeof cpu);
     crl_device_cpu_describe(offers, sizeof offers);
@@ -95,6 +111,7 @@ static void print_machine(void) {
     printf("  mpirun                 %s\n", mpirun ? "yes"
                                                    : "not in /usr/bin or /usr/local/bin: "
                                                      "install openmpi-bin");
+    print_devices(registries->backends);
 }
 
 static crl_status print_layer(const crl_registries *registries, const char *name) {
@@ -141,7 +158,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     if (o->layer[0] || o->model[0] || o->optimizer[0])
         return CRL_STATUS_OK;
     print_build(r);
-    print_machine();
+    print_machine(r);
     print_list("models", r->models);
     print_list("layers", r->layers);
     print_list("schedules", r->schedules);
@@ -150,6 +167,7 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     print_list("data formats", r->datasets);
     print_list("tokenizers", r->tokenizers);
     print_list("transports", r->transports);
+    print_list("devices", r->backends);
     return CRL_STATUS_OK;
 }
 

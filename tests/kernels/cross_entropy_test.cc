@@ -72,6 +72,7 @@ TEST(KernelsCrossEntropy, MatchesDouble) {
             std::vector<double> sums;
             const Floats lse = same_for_all_threads([&] {
                 Floats out(s.n);
+                loss = {};
                 EXPECT_OK(kOps.forward(nullptr, &config, s.logits.data(), s.targets.data(),
                                        s.weights(), s.valid, out.data(), &loss));
                 sums.push_back(loss.sum);

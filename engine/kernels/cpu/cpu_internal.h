@@ -43,14 +43,28 @@ CRL_INLINE int64_t crl_round_up(int64_t a, int64_t b) {
 }
 
 /* The eltwise table's dropout, which lives in a file of its own. */
-crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const void *x, void *y,
+crl_status crl_dropout_run(crl_dtype type, const crl_rng *rng, double p, const void *x, void *y,
                            int64_t samples, int64_t n_per_sample, bool accumulate);
+/* y (+)= x, rounded to y's type. */
+crl_status crl_convert(crl_dtype x_type, const void *x, crl_dtype y_type, void *y, int64_t n,
+                       bool accumulate);
 
-extern const crl_matmul_ops crl_matmul_cpu;
-extern const crl_eltwise_ops crl_eltwise_cpu;
-extern const crl_layernorm_ops crl_layernorm_cpu;
-extern const crl_attention_ops crl_attention_cpu;
-extern const crl_embedding_ops crl_embedding_cpu;
-extern const crl_cross_entropy_ops crl_cross_entropy_cpu;
-extern const crl_optimizer_ops crl_optimizer_cpu;
-extern const crl_reduce_ops crl_reduce_cpu;
+/*
+ * How one implementation serves three tables: it takes the type of its `void *` arrays first, and
+ * its file ends with entries that name the type, written once as a macro ENTRIES(suffix, type).
+ */
+#define CRL_TABLES(ENTRIES)                                                                        \
+    ENTRIES(f32, CRL_DTYPE_F32)                                                                    \
+    ENTRIES(bf16, CRL_DTYPE_BF16)                                                                  \
+    ENTRIES(f16, CRL_DTYPE_F16)
+
+#define CRL_DECLARE_TABLES(suffix, type)                                                           \
+    extern const crl_matmul_ops crl_matmul_cpu_##suffix;                                           \
+    extern const crl_eltwise_ops crl_eltwise_cpu_##suffix;                                         \
+    extern const crl_layernorm_ops crl_layernorm_cpu_##suffix;                                     \
+    extern const crl_attention_ops crl_attention_cpu_##suffix;                                     \
+    extern const crl_embedding_ops crl_embedding_cpu_##suffix;                                     \
+    extern const crl_cross_entropy_ops crl_cross_entropy_cpu_##suffix;                             \
+    extern const crl_optimizer_ops crl_optimizer_cpu_##suffix;                                     \
+    extern const crl_reduce_ops crl_reduce_cpu_##suffix;
+CRL_TABLES(CRL_DECLARE_TABLES)

@@ -7,16 +7,16 @@
 #include "engine/kernels/cpu/cpu_internal.h"
 #include "engine/kernels/cpu/map_internal.h"
 #include "engine/kernels/cpu/math_internal.h"
+#include "engine/kernels/cpu/narrow_internal.h"
 #include "engine/kernels/cpu/reduce_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { EXP_BLOCK = 2048 }; /* exponentials summed in float before they go into the double sum */
-
 typedef struct rows {
     const crl_cross_entropy_config *config;
-    const float *logits;
+    crl_dtype type;
+    const void *logits;
     const int32_t *targets;
     const float *row_weight;
     int64_t valid;
@@ -43,7 +43,7 @@ static crl_status check_targets(const rows *given) {
 }
 
 /* A NaN anywhere must reach the loss, so it wins against every number. */
-CRL_VECTORISED static float row_max(const float *x, int64_t n) {
+CRL_VECTORISED static float piece_max(const float *x, int64_t n) {
     float largest = -INFINITY;
     int32_t is_nan = 0;
 #pragma omp simd reduction(max : largest) reduction(| : is_nan)
@@ -62,21 +62,45 @@ CRL_VECTORISED static float exp_sum(const float *x, float shift, int64_t n) {
     return sum;
 }
 
+/* The first element of a piece that is at least `bound`; n when there is none. */
+static int64_t first_of(const float *x, float bound, int64_t n) {
+    int64_t i = 0;
+    while (i < n && !(x[i] >= bound))
+        i++;
+    return i;
+}
+
 /* Is the target the first of the largest logits? */
-static bool is_correct(const float *x, float largest, int32_t target) {
-    if (!(x[target] >= largest))
+static bool is_correct(crl_reader *row, float largest, int32_t target) {
+    if (!(crl_widen_one(row->type, row->x, target) >= largest))
         return false;
-    for (int32_t i = 0; i < target; i++) {
-        if (x[i] >= largest)
+    for (int64_t i = 0; i < target; i += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, target - i);
+        if (first_of(crl_read(row, i, n), largest, n) < n)
             return false;
     }
     return true;
 }
 
-static float row_lse(const float *x, float largest, int64_t n) {
+static float row_max(crl_reader *row, int64_t v) {
+    float largest = -INFINITY;
+    for (int64_t i = 0; i < v; i += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, v - i);
+        const float here = piece_max(crl_read(row, i, n), n);
+        largest = here <= largest ? largest : here;
+        if (largest != largest)
+            return largest;
+    }
+    return largest;
+}
+
+/* Exponentials of a piece are summed in float, the pieces in double. */
+static float row_lse(crl_reader *row, float largest, int64_t v) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i += EXP_BLOCK)
-        sum += (double)exp_sum(x + i, largest, crl_min(EXP_BLOCK, n - i));
+    for (int64_t i = 0; i < v; i += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, v - i);
+        sum += (double)exp_sum(crl_read(row, i, n), largest, n);
+    }
     return (float)((double)largest + log(sum));
 }
 
@@ -88,32 +112,35 @@ static void add_loss(crl_loss *loss, const crl_loss *more) {
     loss->rows += more->rows;
 }
 
-static crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                        const void *logits_, const int32_t *targets,
-                                        const float *row_weight, int64_t valid_rows, float *lse,
-                                        crl_loss *loss) {
-    const float *logits = logits_;
-    (void)stream;
-    const rows given = {config, logits, targets, row_weight, crl_min(valid_rows, config->rows)};
-    const int64_t n = config->rows, v = config->classes;
-    CRL_TRY(check_targets(&given));
+/* lse of every row; the number of rows whose largest logit is the target. */
+static int64_t forward_rows(const rows *given, float *lse) {
+    const int64_t n = given->config->rows, v = given->config->classes;
     int64_t correct = 0;
 #pragma omp parallel for schedule(static) reduction(+ : correct) if (n * v >= CRL_SERIAL_WORK)
     for (int64_t i = 0; i < n; i++) {
         lse[i] = 0;
-        if (!counts(&given, i))
+        if (!counts(given, i))
             continue;
-        const float *x = logits + i * v;
-        const float largest = row_max(x, v);
-        lse[i] = row_lse(x, largest, v);
-        correct += is_correct(x, largest, targets[i]);
+        crl_reader row;
+        crl_reader_init(&row, given->type, crl_at(given->type, given->logits, i * v));
+        const float largest = row_max(&row, v);
+        lse[i] = row_lse(&row, largest, v);
+        correct += is_correct(&row, largest, given->targets[i]);
     }
-    crl_loss total = {.correct = (double)correct};
-    for (int64_t i = 0; i < given.valid; i++) {
-        if (!counts(&given, i))
+    return correct;
+}
+
+static crl_status forward(const rows *given, float *lse, crl_loss *loss) {
+    const int64_t v = given->config->classes;
+    CRL_TRY(check_targets(given));
+    crl_loss total = {.correct = (double)forward_rows(given, lse)};
+    for (int64_t i = 0; i < given->valid; i++) {
+        if (!counts(given, i))
             continue;
-        const double weight = (double)weight_of(&given, i);
-        total.sum += weight * ((double)lse[i] - (double)logits[i * v + targets[i]]);
+        const double weight = (double)weight_of(given, i);
+        const float at_target =
+            crl_widen_one(given->type, given->logits, i * v + given->targets[i]);
+        total.sum += weight * ((double)lse[i] - (double)at_target);
         total.weight += weight;
         total.rows += 1;
     }
@@ -130,47 +157,52 @@ CRL_VECTORISED static void row_gradient(const float *x, float lse, float weight,
     }
 }
 
-static void backward_row(const rows *given, int64_t i, float lse, float scale, float *dx,
+/* Row i of the gradient; `dx` may be the row of logits itself: a piece is read before it is
+ * written, the target's logit before all. */
+static void backward_row(const rows *given, int64_t i, float lse, float scale, void *dx,
                          bool accumulate) {
     const int64_t v = given->config->classes;
     const int32_t target = given->targets[i];
-    const float *x = given->logits + i * v;
-    if (!counts(given, i)) {
-        if (!accumulate)
-            memset(dx, 0, (size_t)v * sizeof *dx);
-        return;
-    }
     const float weight = scale * weight_of(given, i);
+    crl_reader row;
+    crl_writer out;
+    crl_reader_init(&row, given->type, crl_at(given->type, given->logits, i * v));
+    crl_writer_init(&out, given->type, dx);
     /* p - 1 where p is near 1 loses what p itself still has: expm1 keeps it. */
-    const float at_target = (float)((double)weight * expm1((double)x[target] - (double)lse));
-    const float before = accumulate ? dx[target] : 0;
-    row_gradient(x, lse, weight, dx, v, accumulate);
-    dx[target] = before + at_target;
+    const double x = (double)crl_widen_one(row.type, row.x, target);
+    const float at_target = (float)((double)weight * expm1(x - (double)lse));
+    for (int64_t j = 0; j < v; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, v - j);
+        const bool has_target = target >= j && target < j + n;
+        float *piece = crl_write_begin(&out, j, n, accumulate);
+        const float before = accumulate && has_target ? piece[target - j] : 0;
+        row_gradient(crl_read(&row, j, n), lse, weight, piece, n, accumulate);
+        if (has_target)
+            piece[target - j] = before + at_target;
+        crl_write_end(&out, j, n);
+    }
 }
 
-static crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                         const void *logits_, const int32_t *targets,
-                                         const float *row_weight, int64_t valid_rows,
-                                         const float *lse, float scale, void *dlogits_,
-                                         bool accumulate) {
-    const float *logits = logits_;
-    float *dlogits = dlogits_;
-    (void)stream;
-    const rows given = {config, logits, targets, row_weight, crl_min(valid_rows, config->rows)};
-    const int64_t n = config->rows, v = config->classes;
-    CRL_TRY(check_targets(&given));
+static crl_status backward(const rows *given, const float *lse, float scale, void *dlogits,
+                           bool accumulate) {
+    const int64_t n = given->config->rows, v = given->config->classes;
+    const size_t row_bytes = (size_t)v * crl_dtype_bytes(given->type);
+    CRL_TRY(check_targets(given));
 #pragma omp parallel for schedule(static) if (n * v >= CRL_SERIAL_WORK)
-    for (int64_t i = 0; i < n; i++)
-        backward_row(&given, i, lse[i], scale, dlogits + i * v, accumulate);
+    for (int64_t i = 0; i < n; i++) {
+        void *dx = crl_at_mutable(given->type, dlogits, i * v);
+        if (counts(given, i))
+            backward_row(given, i, lse[i], scale, dx, accumulate);
+        else if (!accumulate)
+            memset(dx, 0, row_bytes);
+    }
     return CRL_STATUS_OK;
 }
 
-static crl_status mse_forward(crl_stream *stream, const void *x_, const float *target, int64_t n,
+static crl_status mse_forward(crl_dtype type, const void *x, const float *target, int64_t n,
                               crl_loss *loss) {
-    const float *x = x_;
-    (void)stream;
     const crl_loss total = {
-        .sum = crl_sum_squares(x, target, n), .weight = (double)n, .rows = (double)n};
+        .sum = crl_sum_squares(type, x, target, n), .weight = (double)n, .rows = (double)n};
     add_loss(loss, &total);
     return CRL_STATUS_OK;
 }
@@ -191,25 +223,57 @@ CRL_VECTORISED static void mse_tile(const void *context, float *const *x, int64_
     }
 }
 
-static crl_status mse_backward(crl_stream *stream, const void *x_, const float *target,
-                               int64_t valid, int64_t n, float scale, void *dx_, bool accumulate) {
-    const float *x = x_;
-    float *dx = dx_;
-    (void)stream;
-    valid = crl_min(valid, n);
-    const mse_options options = {.slope = 2 * scale, .accumulate = accumulate};
-    crl_map_run(
-        &(crl_map){
-            .tile = mse_tile, .context = &options, .arrays = 3, .outputs = 1, .x = {dx, x, target}},
-        valid);
-    if (!accumulate && valid < n)
-        memset(dx + valid, 0, (size_t)(n - valid) * sizeof *dx);
+static crl_status mse_backward(crl_dtype type, const void *x, const float *target, int64_t valid,
+                               int64_t n, const mse_options *options, void *dx) {
+    crl_map_run(&(crl_map){.tile = mse_tile,
+                           .context = options,
+                           .arrays = 3,
+                           .outputs = 1,
+                           .reads = options->accumulate,
+                           .x = {dx, x, target},
+                           .type = {type, type}},
+                valid);
+    if (!options->accumulate && valid < n)
+        memset(crl_at_mutable(type, dx, valid), 0, (size_t)(n - valid) * crl_dtype_bytes(type));
     return CRL_STATUS_OK;
 }
 
-const crl_cross_entropy_ops crl_cross_entropy_cpu = {
-    .forward = cross_entropy_forward,
-    .backward = cross_entropy_backward,
-    .mse_forward = mse_forward,
-    .mse_backward = mse_backward,
-};
+/* The entries of one table (see CRL_TABLES). */
+#define ENTRIES(suffix, TYPE)                                                                      \
+    static crl_status forward_##suffix(crl_stream *stream, const crl_cross_entropy_config *config, \
+                                       const void *logits, const int32_t *targets,                 \
+                                       const float *row_weight, int64_t valid_rows, float *lse,    \
+                                       crl_loss *loss) {                                           \
+        (void)stream;                                                                              \
+        const int64_t valid = crl_min(valid_rows, config->rows);                                   \
+        const rows given = {config, TYPE, logits, targets, row_weight, valid};                     \
+        return forward(&given, lse, loss);                                                         \
+    }                                                                                              \
+    static crl_status backward_##suffix(                                                           \
+        crl_stream *stream, const crl_cross_entropy_config *config, const void *logits,            \
+        const int32_t *targets, const float *row_weight, int64_t valid_rows, const float *lse,     \
+        float scale, void *dlogits, bool accumulate) {                                             \
+        (void)stream;                                                                              \
+        const int64_t valid = crl_min(valid_rows, config->rows);                                   \
+        const rows given = {config, TYPE, logits, targets, row_weight, valid};                     \
+        return backward(&given, lse, scale, dlogits, accumulate);                                  \
+    }                                                                                              \
+    static crl_status mse_forward_##suffix(crl_stream *stream, const void *x, const float *target, \
+                                           int64_t n, crl_loss *loss) {                            \
+        (void)stream;                                                                              \
+        return mse_forward(TYPE, x, target, n, loss);                                              \
+    }                                                                                              \
+    static crl_status mse_backward_##suffix(crl_stream *stream, const void *x,                     \
+                                            const float *target, int64_t valid, int64_t n,         \
+                                            float scale, void *dx, bool accumulate) {              \
+        (void)stream;                                                                              \
+        const mse_options options = {.slope = 2 * scale, .accumulate = accumulate};                \
+        return mse_backward(TYPE, x, target, crl_min(valid, n), n, &options, dx);                  \
+    }                                                                                              \
+    const crl_cross_entropy_ops crl_cross_entropy_cpu_##suffix = {                                 \
+        .forward = forward_##suffix,                                                               \
+        .backward = backward_##suffix,                                                             \
+        .mse_forward = mse_forward_##suffix,                                                       \
+        .mse_backward = mse_backward_##suffix,                                                     \
+    };
+CRL_TABLES(ENTRIES)

@@ -9,6 +9,7 @@
  */
 #include "engine/kernels/cpu/cpu_internal.h"
 #include "engine/kernels/cpu/math_internal.h"
+#include "engine/kernels/cpu/narrow_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,6 +22,12 @@ typedef struct dropout {
     float scale;
     bool accumulate;
 } dropout;
+
+typedef struct view {
+    crl_dtype type;
+    const void *x;
+    void *y;
+} view;
 
 CRL_INLINE void draw(const dropout *d, uint32_t first_block, uint32_t word[WORDS][CRL_LANES]) {
     for (int j = 0; j < CRL_LANES; j++) {
@@ -73,16 +80,17 @@ CRL_VECTORISED static void tile(const dropout *d, uint32_t first_block, const fl
     }
 }
 
-/* Elements begin..end-1 of one sample; begin is a multiple of TILE. */
-static void run_block(const dropout *d, const float *x, float *y, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += TILE) {
-        const uint32_t first_block = (uint32_t)(i / WORDS);
-        if (end - i >= TILE) {
+/* n elements of one sample, of which x and y point to the first; its index `begin` is a multiple of
+ * TILE. */
+static void run_piece(const dropout *d, const float *x, float *y, int64_t begin, int64_t n) {
+    for (int64_t i = 0; i < n; i += TILE) {
+        const uint32_t first_block = (uint32_t)((begin + i) / WORDS);
+        if (n - i >= TILE) {
             tile(d, first_block, x + i, y + i);
             continue;
         }
         float x_rest[TILE] = {0}, y_rest[TILE] = {0};
-        const size_t bytes = (size_t)(end - i) * sizeof(float);
+        const size_t bytes = (size_t)(n - i) * sizeof(float);
         memcpy(x_rest, x + i, bytes);
         if (d->accumulate)
             memcpy(y_rest, y + i, bytes);
@@ -91,14 +99,26 @@ static void run_block(const dropout *d, const float *x, float *y, int64_t begin,
     }
 }
 
-crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, const void *x_,
-                           void *y_, int64_t samples, int64_t n_per_sample, bool accumulate) {
-    const float *x = x_;
-    float *y = y_;
+/* Elements begin..end-1 of the sample that starts at element `first` of x and y. */
+static void run_block(const dropout *d, const view *v, int64_t first, int64_t begin, int64_t end) {
+    crl_reader x;
+    crl_writer y;
+    crl_reader_init(&x, v->type, v->x);
+    crl_writer_init(&y, v->type, v->y);
+    for (int64_t i = begin; i < end; i += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, end - i);
+        float *out = crl_write_begin(&y, first + i, n, d->accumulate);
+        run_piece(d, crl_read(&x, first + i, n), out, i, n);
+        crl_write_end(&y, first + i, n);
+    }
+}
+
+crl_status crl_dropout_run(crl_dtype type, const crl_rng *rng, double p, const void *x, void *y,
+                           int64_t samples, int64_t n_per_sample, bool accumulate) {
     if (!(p >= 0 && p < 1))
         return CRL_FAIL(INVALID, "dropout: probability is %g, expected 0 <= p < 1", p);
     if (p == 0)
-        return crl_eltwise_cpu.copy(stream, x, y, samples * n_per_sample, accumulate);
+        return crl_convert(type, x, type, y, samples * n_per_sample, accumulate);
     CRL_ASSERT(rng->layer >> 24 == 0 && n_per_sample <= (int64_t)WORDS << 32);
     const dropout all = {
         .key = {(uint32_t)rng->seed, (uint32_t)(rng->seed >> 32)},
@@ -109,14 +129,14 @@ crl_status crl_dropout_run(crl_stream *stream, const crl_rng *rng, double p, con
         .scale = (float)(1.0 / (1.0 - p)),
         .accumulate = accumulate,
     };
+    const view given = {type, x, y};
     const int64_t blocks = crl_ceil_div(n_per_sample, CRL_BLOCK);
 #pragma omp parallel for schedule(static) if (samples * n_per_sample >= CRL_SERIAL_WORK)
     for (int64_t i = 0; i < samples * blocks; i++) {
         const int64_t s = i / blocks, begin = i % blocks * CRL_BLOCK;
         dropout one = all;
         one.sample += (uint32_t)s;
-        run_block(&one, x + s * n_per_sample, y + s * n_per_sample, begin,
-                  crl_min(begin + CRL_BLOCK, n_per_sample));
+        run_block(&one, &given, s * n_per_sample, begin, crl_min(begin + CRL_BLOCK, n_per_sample));
     }
     return CRL_STATUS_OK;
 }

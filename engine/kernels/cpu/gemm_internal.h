@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include "engine/base/status.h"
-
-#include <stdint.h>
+#include "engine/tensor/tensor.h"
 
 typedef struct crl_gemm crl_gemm;
 
@@ -19,16 +17,22 @@ typedef struct crl_gemm_config {
     int64_t y_row;
     bool bias;
     bool add;
+    crl_dtype type;   /* of a, b and bias; zero: f32 */
+    crl_dtype y_type; /* f32, or `type`; sums are f32 and rounded once, after all is added */
 } crl_gemm_config;
 
+/* Is there an implementation? Always where all is f32. */
+bool crl_gemm_has(const crl_gemm_config *config);
 /* DEVICE, NOMEM. */
 CRL_NODISCARD crl_status crl_gemm_create(crl_gemm **out, const crl_gemm_config *config);
 void crl_gemm_destroy(crl_gemm *gemm);
 size_t crl_gemm_scratch_bytes(const crl_gemm *gemm);
-/* Zero, or oneDNN's code of the failure (for crl_gemm_failed). May be run by many threads at once,
- * each with its own scratch. Sets the calling thread's OpenMP thread count to 1: enter through
- * crl_threads_begin or from inside a parallel region. */
-int crl_gemm_run(const crl_gemm *gemm, const float *a, const float *b, const float *bias, float *y,
+/* Zero, or the library's code of the failure (for crl_gemm_failed). May be run by many threads at
+ * once, each with its own scratch. Sets the calling thread's OpenMP thread count to 1: enter
+ * through crl_threads_begin or from inside a parallel region. */
+int crl_gemm_run(const crl_gemm *gemm, const void *a, const void *b, const void *bias, void *y,
                  void *scratch);
 /* Turns the largest code of many runs into a status. */
 CRL_NODISCARD crl_status crl_gemm_failed(int code);
+/* The library: "oneDNN 2.6.3 (OpenMP)". */
+void crl_gemm_describe(char *text, size_t text_bytes);

@@ -4,31 +4,29 @@
 #include "engine/kernels/kernels.h"
 
 #include "engine/kernels/cpu/cpu_internal.h"
+#include "engine/kernels/cpu/gemm_internal.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 
 static _Thread_local int64_t primitives_created;
 
-const crl_kernels crl_kernels_cpu = {
-    .name = "cpu",
-    .dtype = CRL_DTYPE_F32,
-    .matmul = &crl_matmul_cpu,
-    .eltwise = &crl_eltwise_cpu,
-    .layernorm = &crl_layernorm_cpu,
-    .attention = &crl_attention_cpu,
-    .embedding = &crl_embedding_cpu,
-    .cross_entropy = &crl_cross_entropy_cpu,
-    .optimizer = &crl_optimizer_cpu,
-    .reduce = &crl_reduce_cpu,
-};
+#define OPERATIONS(suffix)                                                                         \
+    .matmul = &crl_matmul_cpu_##suffix, .eltwise = &crl_eltwise_cpu_##suffix,                      \
+    .layernorm = &crl_layernorm_cpu_##suffix, .attention = &crl_attention_cpu_##suffix,            \
+    .embedding = &crl_embedding_cpu_##suffix, .cross_entropy = &crl_cross_entropy_cpu_##suffix,    \
+    .optimizer = &crl_optimizer_cpu_##suffix, .reduce = &crl_reduce_cpu_##suffix
+
+const crl_kernels crl_kernels_cpu = {.name = "cpu", .dtype = CRL_DTYPE_F32, OPERATIONS(f32)};
+static const crl_kernels kernels_bf16 = {.name = "cpu", .dtype = CRL_DTYPE_BF16, OPERATIONS(bf16)};
+static const crl_kernels kernels_f16 = {.name = "cpu", .dtype = CRL_DTYPE_F16, OPERATIONS(f16)};
 
 const crl_backend crl_backend_cpu = {
     .name = "cpu",
-    .help = "the processor's cores, through oneDNN and OpenMP",
+    .help = "the processor's cores",
     .device = &crl_device_cpu,
     .f32 = &crl_kernels_cpu,
+    .bf16 = &kernels_bf16,
+    .f16 = &kernels_f16,
 };
 
 const crl_kernels *crl_backend_kernels(const crl_backend *backend, crl_dtype dtype) {
@@ -67,11 +65,5 @@ int64_t crl_kernels_primitives_created(void) {
 }
 
 void crl_kernels_describe(char *text, size_t text_bytes) {
-    const dnnl_version_t *version = dnnl_version();
-    const char *runtime = version->cpu_runtime == DNNL_RUNTIME_OMP   ? "OpenMP"
-                          : version->cpu_runtime == DNNL_RUNTIME_TBB ? "TBB"
-                          : version->cpu_runtime == DNNL_RUNTIME_SEQ ? "sequential"
-                                                                     : "threads";
-    snprintf(text, text_bytes, "oneDNN %d.%d.%d (%s)", version->major, version->minor,
-             version->patch, runtime);
+    crl_gemm_describe(text, text_bytes);
 }

@@ -1,65 +1,130 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer normalisation [ba16]: rows over the threads for the outputs, blocks of columns for the
- * weight gradients (each walks down all rows, so the order of its sums never changes). Refuses
- * nothing.
+ * Layer normalisation [ba16] and by the root of the mean square [zhang19]: rows over the threads
+ * for the outputs, blocks of columns for the weight gradients (each walks down all rows, so the
+ * order of its sums never changes). Rows are worked on piece by piece. Refuses nothing.
+ *
+ * Both are one computation: the second has mean 0 throughout, no shift, and a gradient that does
+ * not go through the mean.
  */
 #include "engine/kernels/cpu/cpu_internal.h"
+#include "engine/kernels/cpu/narrow_internal.h"
 #include "engine/kernels/cpu/reduce_internal.h"
 
 #include <math.h>
 
-CRL_VECTORISED static float row_mean(const float *x, int64_t c) {
+/* What one call works on; which are NULL depends on the operation. */
+typedef struct tensors {
+    crl_dtype type;
+    int64_t n, c;
+    const void *x, *b; /* (N,C); b: added to x first, the sum is kept */
+    void *sum;         /* (N,C) x + b */
+    const void *dy;    /* (N,C) */
+    void *out;         /* (N,C) y or dx */
+    const float *w, *bias;
+    double epsilon;
+    float *mean, *rstd;         /* (N); mean NULL: by the root mean square */
+    const float *means, *rstds; /* the same, of backward */
+    bool accumulate;
+} tensors;
+
+CRL_VECTORISED static float piece_sum(const float *x, int64_t n) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < c; j++)
+    for (int64_t j = 0; j < n; j++)
         sum += x[j];
-    return sum / (float)c;
+    return sum;
 }
 
-CRL_VECTORISED static float row_variance(const float *x, float mean, int64_t c) {
+CRL_VECTORISED static float piece_squares(const float *x, float mean, int64_t n) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < c; j++)
+    for (int64_t j = 0; j < n; j++)
         sum += (x[j] - mean) * (x[j] - mean);
+    return sum;
+}
+
+static float row_mean(crl_reader *x, int64_t c) {
+    float sum = 0;
+    for (int64_t j = 0; j < c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, c - j);
+        sum += piece_sum(crl_read(x, j, n), n);
+    }
     return sum / (float)c;
 }
 
-CRL_VECTORISED static void row_output(const float *x, const float *w, const float *b, float mean,
-                                      float rstd, float *y, int64_t c) {
+static float row_variance(crl_reader *x, float mean, int64_t c) {
+    float sum = 0;
+    for (int64_t j = 0; j < c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, c - j);
+        sum += piece_squares(crl_read(x, j, n), mean, n);
+    }
+    return sum / (float)c;
+}
+
+CRL_VECTORISED static void piece_output(const float *x, const float *w, const float *b, float mean,
+                                        float rstd, float *y, int64_t n) {
 #pragma omp simd
-    for (int64_t j = 0; j < c; j++)
+    for (int64_t j = 0; j < n; j++)
         y[j] = (x[j] - mean) * rstd * w[j] + b[j];
 }
 
-static crl_status layernorm_forward(crl_stream *stream, const void *x_, const float *w,
-                                    const float *b, double epsilon, void *y_, float *mean,
-                                    float *rstd, int64_t n, int64_t c) {
-    const float *x = x_;
-    float *y = y_;
-    (void)stream;
-#pragma omp parallel for schedule(static) if (n * c >= CRL_SERIAL_WORK)
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = x + i * c;
-        mean[i] = row_mean(row, c);
-        rstd[i] = (float)(1.0 / sqrt((double)row_variance(row, mean[i], c) + epsilon));
-        row_output(row, w, b, mean[i], rstd[i], y + i * c, c);
-    }
-    return CRL_STATUS_OK;
+CRL_VECTORISED static void piece_scaled(const float *x, const float *w, float rstd, float *y,
+                                        int64_t n) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        y[j] = x[j] * rstd * w[j];
 }
 
-/* Means over the row of dy·w and of dy·w·xhat. */
-CRL_VECTORISED static void row_means(const float *x, const float *dy, const float *w, float mean,
-                                     float rstd, int64_t c, float out[2]) {
-    float sum_g = 0, sum_gx = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gx)
-    for (int64_t j = 0; j < c; j++) {
-        const float g = dy[j] * w[j];
-        sum_g += g;
-        sum_gx += g * ((x[j] - mean) * rstd);
+CRL_VECTORISED static void piece_add(const float *a, const float *b, float *y, int64_t n) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        y[j] = a[j] + b[j];
+}
+
+/* Row i of sum = x + b. */
+static void add_row(const tensors *t, int64_t i) {
+    crl_reader a, b;
+    crl_writer sum;
+    crl_reader_init(&a, t->type, t->x);
+    crl_reader_init(&b, t->type, t->b);
+    crl_writer_init(&sum, t->type, t->sum);
+    for (int64_t j = 0; j < t->c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, t->c - j), at = i * t->c + j;
+        float *piece = crl_write_begin(&sum, at, n, false);
+        piece_add(crl_read(&a, at, n), crl_read(&b, at, n), piece, n);
+        crl_write_end(&sum, at, n);
     }
-    out[0] = sum_g / (float)c;
-    out[1] = sum_gx / (float)c;
+}
+
+static void forward_row(const tensors *t, int64_t i) {
+    crl_reader x;
+    crl_writer y;
+    if (t->sum != NULL)
+        add_row(t, i);
+    crl_reader_init(&x, t->type, crl_at(t->type, t->sum != NULL ? t->sum : t->x, i * t->c));
+    crl_writer_init(&y, t->type, crl_at_mutable(t->type, t->out, i * t->c));
+    const float mean = t->mean != NULL ? row_mean(&x, t->c) : 0;
+    const float rstd = (float)(1.0 / sqrt((double)row_variance(&x, mean, t->c) + t->epsilon));
+    for (int64_t j = 0; j < t->c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, t->c - j);
+        float *piece = crl_write_begin(&y, j, n, false);
+        if (t->mean != NULL)
+            piece_output(crl_read(&x, j, n), t->w + j, t->bias + j, mean, rstd, piece, n);
+        else
+            piece_scaled(crl_read(&x, j, n), t->w + j, rstd, piece, n);
+        crl_write_end(&y, j, n);
+    }
+    if (t->mean != NULL)
+        t->mean[i] = mean;
+    t->rstd[i] = rstd;
+}
+
+static crl_status forward(const tensors *t) {
+#pragma omp parallel for schedule(static) if (t->n * t->c >= CRL_SERIAL_WORK)
+    for (int64_t i = 0; i < t->n; i++)
+        forward_row(t, i);
+    return CRL_STATUS_OK;
 }
 
 typedef struct row_constants {
@@ -67,35 +132,59 @@ typedef struct row_constants {
     bool accumulate;
 } row_constants;
 
-CRL_VECTORISED static void row_input(const float *x, const float *dy, const float *w,
-                                     const row_constants *row, float *dx, int64_t c) {
+/* Adds to the row's sums of dy·w and of dy·w·xhat. */
+CRL_VECTORISED static void piece_means(const float *x, const float *dy, const float *w, float mean,
+                                       float rstd, int64_t n, float out[2]) {
+    float sum_g = 0, sum_gx = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+    for (int64_t j = 0; j < n; j++) {
+        const float g = dy[j] * w[j];
+        sum_g += g;
+        sum_gx += g * ((x[j] - mean) * rstd);
+    }
+    out[0] += sum_g;
+    out[1] += sum_gx;
+}
+
+CRL_VECTORISED static void piece_input(const float *x, const float *dy, const float *w,
+                                       const row_constants *row, float *dx, int64_t n) {
     const row_constants r = *row;
 #pragma omp simd
-    for (int64_t j = 0; j < c; j++) {
+    for (int64_t j = 0; j < n; j++) {
         const float xhat = (x[j] - r.mean) * r.rstd;
         const float g = r.rstd * (dy[j] * w[j] - r.mean_g - xhat * r.mean_gx);
         dx[j] = r.accumulate ? dx[j] + g : g;
     }
 }
 
-static crl_status layernorm_backward_input(crl_stream *stream, const void *x_, const void *dy_,
-                                           const float *w, const float *mean, const float *rstd,
-                                           void *dx_, int64_t n, int64_t c, bool accumulate) {
-    const float *x = x_;
-    const float *dy = dy_;
-    float *dx = dx_;
-    (void)stream;
-#pragma omp parallel for schedule(static) if (n * c >= CRL_SERIAL_WORK)
-    for (int64_t i = 0; i < n; i++) {
-        float means[2];
-        row_means(x + i * c, dy + i * c, w, mean[i], rstd[i], c, means);
-        const row_constants row = {.mean = mean[i],
-                                   .rstd = rstd[i],
-                                   .mean_g = means[0],
-                                   .mean_gx = means[1],
-                                   .accumulate = accumulate};
-        row_input(x + i * c, dy + i * c, w, &row, dx + i * c, c);
+static void backward_row(const tensors *t, int64_t i) {
+    crl_reader x, dy;
+    crl_writer dx;
+    crl_reader_init(&x, t->type, crl_at(t->type, t->x, i * t->c));
+    crl_reader_init(&dy, t->type, crl_at(t->type, t->dy, i * t->c));
+    crl_writer_init(&dx, t->type, crl_at_mutable(t->type, t->out, i * t->c));
+    row_constants row = {.mean = t->means != NULL ? t->means[i] : 0,
+                         .rstd = t->rstds[i],
+                         .accumulate = t->accumulate};
+    float sum[2] = {0};
+    for (int64_t j = 0; j < t->c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, t->c - j);
+        piece_means(crl_read(&x, j, n), crl_read(&dy, j, n), t->w + j, row.mean, row.rstd, n, sum);
     }
+    row.mean_g = t->means != NULL ? sum[0] / (float)t->c : 0;
+    row.mean_gx = sum[1] / (float)t->c;
+    for (int64_t j = 0; j < t->c; j += CRL_PIECE) {
+        const int64_t n = crl_min(CRL_PIECE, t->c - j);
+        float *piece = crl_write_begin(&dx, j, n, t->accumulate);
+        piece_input(crl_read(&x, j, n), crl_read(&dy, j, n), t->w + j, &row, piece, n);
+        crl_write_end(&dx, j, n);
+    }
+}
+
+static crl_status backward_input(const tensors *t) {
+#pragma omp parallel for schedule(static) if (t->n * t->c >= CRL_SERIAL_WORK)
+    for (int64_t i = 0; i < t->n; i++)
+        backward_row(t, i);
     return CRL_STATUS_OK;
 }
 
@@ -103,15 +192,20 @@ typedef struct column_sums {
     double dw[CRL_COLUMNS], db[CRL_COLUMNS];
 } column_sums;
 
-/* Adds `rows` rows of one block of columns: in float within, in double between the calls. */
+/* Rows and columns of a panel, and how far apart its rows lie. */
+typedef struct panel_shape {
+    int64_t rows, columns, stride;
+} panel_shape;
+
+/* Adds the rows of one block of columns: in float within, in double between the calls. */
 CRL_VECTORISED static void add_rows(const float *x, const float *dy, const float *mean,
-                                    const float *rstd, const int64_t sizes[3], column_sums *sum) {
-    const int64_t c = sizes[0], rows = sizes[1], columns = sizes[2];
+                                    const float *rstd, const panel_shape *shape, column_sums *sum) {
+    const int64_t columns = shape->columns;
     float dw[CRL_COLUMNS] __attribute__((aligned(64))) = {0};
     float db[CRL_COLUMNS] __attribute__((aligned(64))) = {0};
-    for (int64_t i = 0; i < rows; i++) {
-        const float *x_row = x + i * c, *dy_row = dy + i * c;
-        const float m = mean[i], r = rstd[i];
+    for (int64_t i = 0; i < shape->rows; i++) {
+        const float *x_row = x + i * shape->stride, *dy_row = dy + i * shape->stride;
+        const float m = mean != NULL ? mean[i] : 0, r = rstd[i];
 #pragma omp simd
         for (int64_t j = 0; j < columns; j++) {
             dw[j] += dy_row[j] * ((x_row[j] - m) * r);
@@ -124,26 +218,30 @@ CRL_VECTORISED static void add_rows(const float *x, const float *dy, const float
     }
 }
 
-static crl_status layernorm_backward_weight(crl_stream *stream, const void *x_, const void *dy_,
-                                            const float *mean, const float *rstd, float *dw,
-                                            float *db, int64_t n, int64_t c, bool accumulate,
-                                            void *scratch) {
-    const float *x = x_;
-    const float *dy = dy_;
-    (void)stream;
-    (void)scratch;
-    const int64_t blocks = crl_ceil_div(c, CRL_COLUMNS);
-#pragma omp parallel for schedule(static) if (n * c >= CRL_SERIAL_WORK && blocks > 1)
+static void sum_columns(const tensors *t, int64_t first, int64_t columns, column_sums *sum) {
+    crl_panel x_panel, dy_panel;
+    for (int64_t i = 0; i < t->n; i += CRL_ROWS) {
+        const int64_t rows = crl_min(CRL_ROWS, t->n - i), at = i * t->c + first;
+        const panel_shape shape = {rows, columns, t->type == CRL_DTYPE_F32 ? t->c : CRL_COLUMNS};
+        const float *x =
+            crl_panel_read(&x_panel, t->type, crl_at(t->type, t->x, at), t->c, rows, columns);
+        const float *dy =
+            crl_panel_read(&dy_panel, t->type, crl_at(t->type, t->dy, at), t->c, rows, columns);
+        add_rows(x, dy, t->means != NULL ? t->means + i : NULL, t->rstds + i, &shape, sum);
+    }
+}
+
+static crl_status backward_weight(const tensors *t, float *dw, float *db) {
+    const int64_t c = t->c, blocks = crl_ceil_div(c, CRL_COLUMNS);
+#pragma omp parallel for schedule(static) if (t->n * c >= CRL_SERIAL_WORK && blocks > 1)
     for (int64_t block = 0; block < blocks; block++) {
         const int64_t first = block * CRL_COLUMNS, columns = crl_min(CRL_COLUMNS, c - first);
         column_sums sum = {.dw = {0}};
-        for (int64_t i = 0; i < n; i += CRL_ROWS) {
-            const int64_t sizes[3] = {c, crl_min(CRL_ROWS, n - i), columns};
-            add_rows(x + i * c + first, dy + i * c + first, mean + i, rstd + i, sizes, &sum);
-        }
+        sum_columns(t, first, columns, &sum);
         for (int64_t j = 0; j < columns; j++) {
-            dw[first + j] = (accumulate ? dw[first + j] : 0) + (float)sum.dw[j];
-            db[first + j] = (accumulate ? db[first + j] : 0) + (float)sum.db[j];
+            dw[first + j] = (t->accumulate ? dw[first + j] : 0) + (float)sum.dw[j];
+            if (db != NULL)
+                db[first + j] = (t->accumulate ? db[first + j] : 0) + (float)sum.db[j];
         }
     }
     return CRL_STATUS_OK;
@@ -155,9 +253,103 @@ static size_t layernorm_scratch_bytes(int64_t n, int64_t c) {
     return 0;
 }
 
-const crl_layernorm_ops crl_layernorm_cpu = {
-    .forward = layernorm_forward,
-    .backward_input = layernorm_backward_input,
-    .backward_weight = layernorm_backward_weight,
-    .scratch_bytes = layernorm_scratch_bytes,
-};
+/* The entries of one table (see CRL_TABLES). */
+#define ENTRIES(suffix, TYPE)                                                                      \
+    static crl_status forward_##suffix(crl_stream *stream, const void *x, const float *w,          \
+                                       const float *b, double epsilon, void *y, float *mean,       \
+                                       float *rstd, int64_t n, int64_t c) {                        \
+        (void)stream;                                                                              \
+        return forward(&(tensors){.type = TYPE,                                                    \
+                                  .n = n,                                                          \
+                                  .c = c,                                                          \
+                                  .x = x,                                                          \
+                                  .out = y,                                                        \
+                                  .w = w,                                                          \
+                                  .bias = b,                                                       \
+                                  .epsilon = epsilon,                                              \
+                                  .mean = mean,                                                    \
+                                  .rstd = rstd});                                                  \
+    }                                                                                              \
+    static crl_status add_forward_##suffix(crl_stream *stream, const void *a, const void *b,       \
+                                           void *sum, const float *w, const float *bias,           \
+                                           double epsilon, void *y, float *mean, float *rstd,      \
+                                           int64_t n, int64_t c) {                                 \
+        (void)stream;                                                                              \
+        return forward(&(tensors){.type = TYPE,                                                    \
+                                  .n = n,                                                          \
+                                  .c = c,                                                          \
+                                  .x = a,                                                          \
+                                  .b = b,                                                          \
+                                  .sum = sum,                                                      \
+                                  .out = y,                                                        \
+                                  .w = w,                                                          \
+                                  .bias = bias,                                                    \
+                                  .epsilon = epsilon,                                              \
+                                  .mean = mean,                                                    \
+                                  .rstd = rstd});                                                  \
+    }                                                                                              \
+    static crl_status rms_forward_##suffix(crl_stream *stream, const void *x, const float *w,      \
+                                           double epsilon, void *y, float *rstd, int64_t n,        \
+                                           int64_t c) {                                            \
+        (void)stream;                                                                              \
+        return forward(&(tensors){.type = TYPE,                                                    \
+                                  .n = n,                                                          \
+                                  .c = c,                                                          \
+                                  .x = x,                                                          \
+                                  .out = y,                                                        \
+                                  .w = w,                                                          \
+                                  .epsilon = epsilon,                                              \
+                                  .rstd = rstd});                                                  \
+    }                                                                                              \
+    static crl_status backward_input_##suffix(                                                     \
+        crl_stream *stream, const void *x, const void *dy, const float *w, const float *mean,      \
+        const float *rstd, void *dx, int64_t n, int64_t c, bool accumulate) {                      \
+        (void)stream;                                                                              \
+        return backward_input(&(tensors){.type = TYPE,                                             \
+                                         .n = n,                                                   \
+                                         .c = c,                                                   \
+                                         .x = x,                                                   \
+                                         .dy = dy,                                                 \
+                                         .out = dx,                                                \
+                                         .w = w,                                                   \
+                                         .means = mean,                                            \
+                                         .rstds = rstd,                                            \
+                                         .accumulate = accumulate});                               \
+    }                                                                                              \
+    static crl_status rms_backward_input_##suffix(                                                 \
+        crl_stream *stream, const void *x, const void *dy, const float *w, const float *rstd,      \
+        void *dx, int64_t n, int64_t c, bool accumulate) {                                         \
+        return backward_input_##suffix(stream, x, dy, w, NULL, rstd, dx, n, c, accumulate);        \
+    }                                                                                              \
+    static crl_status backward_weight_##suffix(                                                    \
+        crl_stream *stream, const void *x, const void *dy, const float *mean, const float *rstd,   \
+        float *dw, float *db, int64_t n, int64_t c, bool accumulate, void *scratch) {              \
+        (void)stream;                                                                              \
+        (void)scratch;                                                                             \
+        return backward_weight(&(tensors){.type = TYPE,                                            \
+                                          .n = n,                                                  \
+                                          .c = c,                                                  \
+                                          .x = x,                                                  \
+                                          .dy = dy,                                                \
+                                          .means = mean,                                           \
+                                          .rstds = rstd,                                           \
+                                          .accumulate = accumulate},                               \
+                               dw, db);                                                            \
+    }                                                                                              \
+    static crl_status rms_backward_weight_##suffix(                                                \
+        crl_stream *stream, const void *x, const void *dy, const float *rstd, float *dw,           \
+        int64_t n, int64_t c, bool accumulate, void *scratch) {                                    \
+        return backward_weight_##suffix(stream, x, dy, NULL, rstd, dw, NULL, n, c, accumulate,     \
+                                        scratch);                                                  \
+    }                                                                                              \
+    const crl_layernorm_ops crl_layernorm_cpu_##suffix = {                                         \
+        .forward = forward_##suffix,                                                               \
+        .backward_input = backward_input_##suffix,                                                 \
+        .backward_weight = backward_weight_##suffix,                                               \
+        .add_forward = add_forward_##suffix,                                                       \
+        .rms_forward = rms_forward_##suffix,                                                       \
+        .rms_backward_input = rms_backward_input_##suffix,                                         \
+        .rms_backward_weight = rms_backward_weight_##suffix,                                       \
+        .scratch_bytes = layernorm_scratch_bytes,                                                  \
+    };
+CRL_TABLES(ENTRIES)

@@ -8,10 +8,19 @@
  *         |    |      |      |      |
  *         v    +------+------+------+
  *
- * Refuses sizes below 1 and those whose elements overflow.
+ * What ends a product (activation, the activation's gradient) is done to each block as soon as it
+ * is there. In 16 bits, blocks whose sum has several parts, or is not the result yet, are held in
+ * f32 until then ("staged"), so that a result is rounded once. Where the library has no product of
+ * the type, blocks of A and B are widened first ("widened").
+ *
+ * Refuses sizes below 1, those whose elements overflow, and f32 results with an activation in
+ * 16 bits.
  */
 #include "engine/kernels/cpu/cpu_internal.h"
 #include "engine/kernels/cpu/gemm_internal.h"
+#include "engine/kernels/cpu/narrow_internal.h"
+#include "engine/kernels/cpu/reduce_internal.h"
+#include "engine/kernels/cpu/tiles_internal.h"
 
 #include "engine/base/alloc.h"
 
@@ -25,14 +34,20 @@ typedef struct cut {
 /* Which of a block's products: the first in K writes or adds to y, the others add. */
 typedef enum variant { VARIANT_WRITE = 0, VARIANT_ADD, VARIANT_NEXT, VARIANTS } variant;
 
-enum { MAX_SLOTS = 64 }; /* tasks that may run at once, where the product needs scratch */
+enum {
+    MAX_SLOTS = 64,        /* tasks that may run at once, where the product needs scratch */
+    MAX_WIDENED_SLOTS = 16 /* and where it needs much */
+};
 
 struct crl_matmul {
     crl_matmul_config config;
     cut m, n, k;
     crl_gemm *gemm[VARIANTS][2][2][2]; /* [..][last in m][last in n][last in k]; NULL: unused */
-    size_t slot_bytes;
-    int64_t slots;
+    crl_dtype type, y_type;
+    bool staged, widened;
+    /* A slot of scratch: gemm_bytes, then floats: a staged block, widened A, B and bias. */
+    size_t gemm_bytes, slot_bytes;
+    int64_t slots, stage_floats, a_floats, b_floats;
 };
 
 static cut cut_dimension(int64_t size, int64_t target) {
@@ -71,31 +86,50 @@ static void cut_work(crl_matmul *matmul) {
     const crl_matmul_config *config = &matmul->config;
     const double small_work = 1 << 20; /* multiplications that are not worth a thread */
     int64_t m = config->m, n = config->n, k = config->k;
-    if ((double)m * (double)n * (double)k > small_work)
+    if (matmul->widened)
+        m = n = 256, k = 512;
+    else if ((double)m * (double)n * (double)k > small_work)
         choose_targets(config, &m, &n, &k);
     matmul->m = cut_dimension(config->m, m);
     matmul->n = cut_dimension(config->n, n);
     matmul->k = cut_dimension(config->k, k);
 }
 
-static crl_status create_gemm(crl_matmul *matmul, variant kind, const bool last[3]) {
+/* The gemm of one kind and place; `last`: of each dimension, the last block? */
+static crl_gemm_config piece_config(const crl_matmul *matmul, variant kind, const bool last[3]) {
     const crl_matmul_config *config = &matmul->config;
-    crl_gemm **gemm = &matmul->gemm[kind][last[0]][last[1]][last[2]];
-    const crl_gemm_config piece = {
-        .m = last[0] ? matmul->m.last : matmul->m.block,
-        .n = last[1] ? matmul->n.last : matmul->n.block,
-        .k = last[2] ? matmul->k.last : matmul->k.block,
-        .a_row = config->a_transposed ? 1 : config->k,
-        .a_column = config->a_transposed ? config->m : 1,
-        .b_row = config->b_transposed ? 1 : config->n,
-        .b_column = config->b_transposed ? config->k : 1,
-        .y_row = config->n,
+    const int64_t m = last[0] ? matmul->m.last : matmul->m.block;
+    const int64_t n = last[1] ? matmul->n.last : matmul->n.block;
+    const int64_t k = last[2] ? matmul->k.last : matmul->k.block;
+    const bool widened = matmul->widened;
+    const int64_t a_row = config->a_transposed ? (widened ? m : config->m)
+                          : widened            ? k
+                                               : config->k;
+    const int64_t b_row = config->b_transposed ? (widened ? k : config->k)
+                          : widened            ? n
+                                               : config->n;
+    return (crl_gemm_config){
+        .m = m,
+        .n = n,
+        .k = k,
+        .a_row = config->a_transposed ? 1 : a_row,
+        .a_column = config->a_transposed ? a_row : 1,
+        .b_row = config->b_transposed ? 1 : b_row,
+        .b_column = config->b_transposed ? b_row : 1,
+        .y_row = matmul->staged ? matmul->n.block : config->n,
         .bias = config->bias && kind != VARIANT_NEXT,
         .add = kind != VARIANT_WRITE,
+        .type = widened ? CRL_DTYPE_F32 : matmul->type,
+        .y_type = matmul->staged ? CRL_DTYPE_F32 : matmul->y_type,
     };
+}
+
+static crl_status create_gemm(crl_matmul *matmul, variant kind, const bool last[3]) {
+    crl_gemm **gemm = &matmul->gemm[kind][last[0]][last[1]][last[2]];
+    const crl_gemm_config piece = piece_config(matmul, kind, last);
     CRL_TRY(crl_gemm_create(gemm, &piece));
-    if (crl_gemm_scratch_bytes(*gemm) > matmul->slot_bytes)
-        matmul->slot_bytes = crl_gemm_scratch_bytes(*gemm);
+    if (crl_gemm_scratch_bytes(*gemm) > matmul->gemm_bytes)
+        matmul->gemm_bytes = crl_gemm_scratch_bytes(*gemm);
     return CRL_STATUS_OK;
 }
 
@@ -113,7 +147,7 @@ static bool occurs(const crl_matmul *matmul, variant kind, int place) {
     case VARIANT_WRITE:
         return last_k == (matmul->k.count == 1);
     case VARIANT_ADD:
-        return matmul->config.may_accumulate && last_k == (matmul->k.count == 1);
+        return matmul->config.may_accumulate && !matmul->staged && last_k == (matmul->k.count == 1);
     default:
         return matmul->k.count > 1 && (last_k || matmul->k.count > 2);
     }
@@ -134,6 +168,9 @@ static crl_status check_config(const crl_matmul_config *config) {
     if (config->m < 1 || config->n < 1 || config->k < 1)
         return CRL_FAIL(INVALID, "matmul: size is %lld x %lld x %lld, expected 1 or more each",
                         (long long)config->m, (long long)config->n, (long long)config->k);
+    if (config->epilogue != CRL_EPILOGUE_NONE && (config->may_accumulate || config->y_is_f32))
+        return CRL_FAIL(UNSUPPORTED, "matmul: an activation in a result that is %s, expected none",
+                        config->may_accumulate ? "added to" : "a weight's gradient");
     size_t bytes;
     CRL_TRY(crl_size_mul(&bytes, (size_t)config->m, (size_t)config->k * sizeof(float), "matmul"));
     CRL_TRY(crl_size_mul(&bytes, (size_t)config->n, (size_t)config->k * sizeof(float), "matmul"));
@@ -150,18 +187,55 @@ static void matmul_destroy(crl_matmul *matmul) {
     crl_free(matmul);
 }
 
-static crl_status matmul_create(crl_matmul **out, const crl_matmul_config *config,
-                                crl_stream *stream) {
-    (void)stream;
+/* Where the library has no product of the type, all is f32 inside. */
+static void choose_path(crl_matmul *matmul) {
+    const crl_matmul_config *config = &matmul->config;
+    const bool narrow = matmul->y_type != CRL_DTYPE_F32;
+    cut_work(matmul);
+    matmul->staged = narrow && (matmul->k.count > 1 || config->epilogue == CRL_EPILOGUE_SLOPE);
+    if (matmul->type != CRL_DTYPE_F32) {
+        const crl_gemm_config piece =
+            piece_config(matmul, VARIANT_ADD, (bool[3]){true, true, true});
+        matmul->widened = !crl_gemm_has(&piece);
+    }
+    if (matmul->widened) {
+        matmul->staged = narrow;
+        cut_work(matmul);
+    }
+}
+
+/* Floats of a block of scratch, kept whole cache lines apart. */
+static int64_t block_floats(int64_t rows, int64_t columns) {
+    return crl_round_up(rows * columns, CRL_ALIGN_BYTES / (int64_t)sizeof(float));
+}
+
+static void size_scratch(crl_matmul *matmul) {
+    const int64_t m = matmul->m.block, n = matmul->n.block, k = matmul->k.block;
+    matmul->gemm_bytes = (size_t)crl_round_up((int64_t)matmul->gemm_bytes, CRL_ALIGN_BYTES);
+    int64_t floats = 0;
+    if (matmul->staged)
+        floats += matmul->stage_floats = block_floats(m, n);
+    if (matmul->widened) {
+        matmul->a_floats = block_floats(m, k);
+        matmul->b_floats = block_floats(k, n);
+        floats += matmul->a_floats + matmul->b_floats + block_floats(1, n);
+    }
+    matmul->slot_bytes = matmul->gemm_bytes + (size_t)floats * sizeof(float);
+    matmul->slots =
+        crl_min(matmul->m.count * matmul->n.count, matmul->widened ? MAX_WIDENED_SLOTS : MAX_SLOTS);
+}
+
+static crl_status create(crl_dtype type, crl_matmul **out, const crl_matmul_config *config) {
     crl_matmul *matmul = NULL;
     crl_status status;
     CRL_TRY_OUT(check_config(config));
     CRL_TRY_OUT(crl_alloc(&matmul, 1, sizeof *matmul));
     matmul->config = *config;
-    cut_work(matmul);
-    matmul->slots = crl_min(matmul->m.count * matmul->n.count, MAX_SLOTS);
+    matmul->type = type;
+    matmul->y_type = config->y_is_f32 ? CRL_DTYPE_F32 : type;
+    choose_path(matmul);
     CRL_TRY_OUT(create_gemms(matmul));
-    matmul->slot_bytes = (size_t)crl_round_up((int64_t)matmul->slot_bytes, CRL_ALIGN_BYTES);
+    size_scratch(matmul);
     *out = matmul;
     matmul = NULL;
 out:
@@ -173,63 +247,166 @@ static size_t matmul_scratch_bytes(const crl_matmul *matmul) {
     return matmul->slot_bytes * (size_t)matmul->slots;
 }
 
-typedef struct operands {
-    const float *a, *b, *bias;
-    float *y;
-    bool accumulate;
-} operands;
+/* One block of y on its way: place, size, and the parts of its slot. */
+typedef struct task {
+    int64_t i, j;        /* of the grid */
+    int64_t row, column; /* of y */
+    int64_t rows, columns;
+    void *scratch; /* of the gemms */
+    float *stage, *a, *b, *bias;
+} task;
 
-/* Block (i, j) of y; the first failing code of oneDNN, or 0. */
-static int run_task(const crl_matmul *matmul, const operands *given, int64_t task, void *scratch) {
-    const crl_matmul_config *config = &matmul->config;
-    const int64_t i = task % matmul->m.count, j = task / matmul->m.count;
-    const int64_t row = i * matmul->m.block, column = j * matmul->n.block;
-    const float *bias = config->bias ? given->bias + column : NULL;
+static task task_at(const crl_matmul *matmul, int64_t index, void *slot) {
+    task t = {.i = index % matmul->m.count, .j = index / matmul->m.count, .scratch = slot};
+    t.row = t.i * matmul->m.block;
+    t.column = t.j * matmul->n.block;
+    t.rows = t.i == matmul->m.count - 1 ? matmul->m.last : matmul->m.block;
+    t.columns = t.j == matmul->n.count - 1 ? matmul->n.last : matmul->n.block;
+    t.stage = (float *)(void *)((char *)slot + matmul->gemm_bytes);
+    t.a = t.stage + matmul->stage_floats;
+    t.b = t.a + matmul->a_floats;
+    t.bias = t.b + matmul->b_floats;
+    return t;
+}
+
+/* Widens a block of a matrix, `stride` elements from row to row, into y without gaps. */
+static void widen_block(crl_dtype type, const void *x, int64_t stride, int64_t rows,
+                        int64_t columns, float *y) {
+    for (int64_t i = 0; i < rows; i++)
+        crl_widen(type, crl_at(type, x, i * stride), y + i * columns, columns);
+}
+
+/* The block of A or B, stored `rows` by `columns` inside rows of `stride`, as its gemm wants it. */
+static const void *operand(const crl_matmul *matmul, const void *x, int64_t stride, int64_t rows,
+                           int64_t columns, float *widened) {
+    if (!matmul->widened)
+        return x;
+    widen_block(matmul->type, x, stride, rows, columns, widened);
+    return widened;
+}
+
+/* The product of one block in K, written or added to `out`; the library's code. */
+static int run_piece(const crl_matmul *matmul, const crl_matmul_call *given, const task *t,
+                     int64_t l, void *out) {
+    const crl_matmul_config *f = &matmul->config;
+    const crl_dtype type = matmul->type;
+    const bool last_k = l == matmul->k.count - 1;
+    const int64_t depth = l * matmul->k.block, k = last_k ? matmul->k.last : matmul->k.block;
+    const bool adds = given->accumulate && !matmul->staged;
+    const variant kind = l > 0 ? VARIANT_NEXT : adds ? VARIANT_ADD : VARIANT_WRITE;
+    const crl_gemm *gemm =
+        matmul->gemm[kind][t->i == matmul->m.count - 1][t->j == matmul->n.count - 1][last_k];
+    const void *a = f->a_transposed ? operand(matmul, crl_at(type, given->a, depth * f->m + t->row),
+                                              f->m, k, t->rows, t->a)
+                                    : operand(matmul, crl_at(type, given->a, t->row * f->k + depth),
+                                              f->k, t->rows, k, t->a);
+    const void *b = f->b_transposed
+                        ? operand(matmul, crl_at(type, given->b, t->column * f->k + depth), f->k,
+                                  t->columns, k, t->b)
+                        : operand(matmul, crl_at(type, given->b, depth * f->n + t->column), f->n, k,
+                                  t->columns, t->b);
+    const void *bias =
+        f->bias ? operand(matmul, crl_at(type, given->bias, t->column), 0, 1, t->columns, t->bias)
+                : NULL;
+    return crl_gemm_run(gemm, a, b, bias, out, t->scratch);
+}
+
+/* What is done to a block once its sum is there. */
+static void finish_block(const crl_matmul *matmul, const crl_matmul_call *given, const task *t) {
+    const crl_matmul_config *f = &matmul->config;
+    const crl_dtype type = matmul->y_type;
+    const int64_t at = t->row * f->n + t->column, stride = f->n;
+    void *y = crl_at_mutable(type, given->y, at), *aux = NULL;
+    if (f->epilogue != CRL_EPILOGUE_NONE)
+        aux = crl_at_mutable(type, given->aux, at);
+    crl_map map = {.outputs = 1};
+    if (f->epilogue == CRL_EPILOGUE_SLOPE) {
+        map = (crl_map){.tile = crl_activation_slope_tile(f->activation),
+                        .context = &(crl_tile_options){false},
+                        .arrays = 3,
+                        .outputs = 1,
+                        .x = {y, aux, matmul->staged ? t->stage : y},
+                        .type = {type, type, matmul->staged ? CRL_DTYPE_F32 : type},
+                        .stride = {stride, stride, matmul->staged ? matmul->n.block : stride}};
+        crl_map_serial(&map, t->rows, t->columns);
+    } else if (matmul->staged) {
+        void *out = aux != NULL ? aux : y;
+        map = (crl_map){.tile = given->accumulate ? crl_add_tile : crl_copy_tile,
+                        .arrays = given->accumulate ? 3 : 2,
+                        .outputs = 1,
+                        .x = {out, t->stage, out},
+                        .type = {type, CRL_DTYPE_F32, type},
+                        .stride = {stride, matmul->n.block, stride}};
+        crl_map_serial(&map, t->rows, t->columns);
+    }
+    if (f->epilogue == CRL_EPILOGUE_ACTIVATION) {
+        map = (crl_map){.tile = crl_activation_tile(f->activation),
+                        .arrays = 2,
+                        .outputs = 1,
+                        .x = {y, aux},
+                        .type = {type, type},
+                        .stride = {stride, stride}};
+        crl_map_serial(&map, t->rows, t->columns);
+    }
+}
+
+/* One block of y; the first failing code of the library, or 0. */
+static int run_task(const crl_matmul *matmul, const crl_matmul_call *given, const task *t) {
+    const bool to_aux = matmul->config.epilogue == CRL_EPILOGUE_ACTIVATION;
+    void *out = matmul->staged ? t->stage
+                               : crl_at_mutable(matmul->y_type, to_aux ? given->aux : given->y,
+                                                t->row * matmul->config.n + t->column);
     for (int64_t l = 0; l < matmul->k.count; l++) {
-        const int64_t depth = l * matmul->k.block;
-        const variant kind = l > 0 ? VARIANT_NEXT : given->accumulate ? VARIANT_ADD : VARIANT_WRITE;
-        const crl_gemm *gemm = matmul->gemm[kind][i == matmul->m.count - 1]
-                                           [j == matmul->n.count - 1][l == matmul->k.count - 1];
-        const float *a =
-            given->a + (config->a_transposed ? depth * config->m + row : row * config->k + depth);
-        const float *b = given->b + (config->b_transposed ? column * config->k + depth
-                                                          : depth * config->n + column);
-        const int code =
-            crl_gemm_run(gemm, a, b, bias, given->y + row * config->n + column, scratch);
+        const int code = run_piece(matmul, given, t, l, out);
         if (code != 0)
             return code;
     }
+    finish_block(matmul, given, t);
     return 0;
+}
+
+static void sum_rows(const crl_matmul *matmul, const crl_matmul_call *given) {
+    const crl_matmul_config *f = &matmul->config;
+    if (f->a_transposed)
+        crl_column_sum(matmul->type, given->a, given->sums, f->k, f->m, given->accumulate);
+    else
+        crl_row_sum(matmul->type, given->a, given->sums, f->m, f->k, given->accumulate);
 }
 
 static crl_status matmul_run(const crl_matmul *matmul, crl_stream *stream,
                              const crl_matmul_call *call) {
     (void)stream;
     CRL_ASSERT(!call->accumulate || matmul->config.may_accumulate);
-    const operands given = {.a = call->a,
-                            .b = call->b,
-                            .bias = call->bias,
-                            .y = call->y,
-                            .accumulate = call->accumulate};
-    void *const scratch = call->scratch;
     const int64_t tasks = matmul->m.count * matmul->n.count;
     const int threads = crl_threads_begin();
     const int64_t limit = matmul->slot_bytes > 0 ? matmul->slots : tasks;
     const int team = (int)crl_min(threads, crl_min(limit, tasks));
     int code = 0;
 #pragma omp parallel for schedule(static) num_threads(team) reduction(max : code) if (team > 1)
-    for (int64_t task = 0; task < tasks; task++) {
-        char *slot = (char *)scratch + matmul->slot_bytes * (size_t)omp_get_thread_num();
-        const int failed = run_task(matmul, &given, task, slot);
+    for (int64_t index = 0; index < tasks; index++) {
+        char *slot = (char *)call->scratch + matmul->slot_bytes * (size_t)omp_get_thread_num();
+        const task t = task_at(matmul, index, slot);
+        const int failed = run_task(matmul, call, &t);
         code = failed > code ? failed : code;
     }
     crl_threads_end(threads);
-    return crl_gemm_failed(code);
+    CRL_TRY(crl_gemm_failed(code));
+    if (matmul->config.row_sums)
+        sum_rows(matmul, call);
+    return CRL_STATUS_OK;
 }
 
-const crl_matmul_ops crl_matmul_cpu = {
-    .create = matmul_create,
-    .destroy = matmul_destroy,
-    .scratch_bytes = matmul_scratch_bytes,
-    .run = matmul_run,
-};
+/* The entries of one table (see CRL_TABLES). */
+#define ENTRIES(suffix, TYPE)                                                                      \
+    static crl_status create_##suffix(crl_matmul **out, const crl_matmul_config *config,           \
+                                      crl_stream *stream) {                                        \
+        (void)stream;                                                                              \
+        return create(TYPE, out, config);                                                          \
+    }                                                                                              \
+    const crl_matmul_ops crl_matmul_cpu_##suffix = {                                               \
+        .create = create_##suffix,                                                                 \
+        .destroy = matmul_destroy,                                                                 \
+        .scratch_bytes = matmul_scratch_bytes,                                                     \
+        .run = matmul_run,                                                                         \
+    };
+CRL_TABLES(ENTRIES)

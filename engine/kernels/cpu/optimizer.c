@@ -30,10 +30,8 @@ CRL_VECTORISED static void adamw_tile(const void *context, float *const *x, int6
     }
 }
 
-static crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, float *w,
-                                  const float *dw, float *m, float *v, void *copy, int64_t n) {
-    (void)copy;
-    (void)stream;
+static crl_status adamw(crl_dtype type, const crl_adamw_config *config, float *const state[3],
+                        const float *dw, void *copy, int64_t n) {
     const double step = (double)config->step;
     const adamw_constants constants = {
         .scale = (float)config->gradient_scale,
@@ -50,7 +48,10 @@ static crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *co
                            .context = &constants,
                            .arrays = 4,
                            .outputs = 3,
-                           .x = {w, m, v, dw}},
+                           .reads = true,
+                           .x = {state[0], state[1], state[2], dw},
+                           .copy = copy,
+                           .copy_type = type},
                 n);
     return CRL_STATUS_OK;
 }
@@ -83,10 +84,8 @@ CRL_VECTORISED static void sgd_momentum_tile(const void *context, float *const *
     }
 }
 
-static crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float *w,
-                                const float *dw, float *momentum, void *copy, int64_t n) {
-    (void)copy;
-    (void)stream;
+static crl_status sgd(crl_dtype type, const crl_sgd_config *config, float *w, const float *dw,
+                      float *momentum, void *copy, int64_t n) {
     const bool first = config->step <= 1;
     const sgd_constants constants = {
         .scale = (float)config->gradient_scale,
@@ -97,16 +96,31 @@ static crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config
         .look_ahead = config->nesterov ? (float)config->momentum : 1,
         .direct = config->nesterov ? 1 : 0,
     };
-    crl_map map = {
-        .tile = sgd_tile, .context = &constants, .arrays = 2, .outputs = 1, .x = {w, dw}};
-    if (momentum != NULL)
-        map = (crl_map){.tile = sgd_momentum_tile,
-                        .context = &constants,
-                        .arrays = 3,
-                        .outputs = 2,
-                        .x = {w, momentum, dw}};
+    const bool remembers = momentum != NULL;
+    const crl_map map = {.tile = remembers ? sgd_momentum_tile : sgd_tile,
+                         .context = &constants,
+                         .arrays = remembers ? 3 : 2,
+                         .outputs = remembers ? 2 : 1,
+                         .reads = true,
+                         .x = {w, remembers ? momentum : dw, remembers ? dw : NULL},
+                         .copy = copy,
+                         .copy_type = type};
     crl_map_run(&map, n);
     return CRL_STATUS_OK;
 }
 
-const crl_optimizer_ops crl_optimizer_cpu = {.adamw = optimizer_adamw, .sgd = optimizer_sgd};
+/* The entries of one table (see CRL_TABLES). */
+#define ENTRIES(suffix, TYPE)                                                                      \
+    static crl_status adamw_##suffix(crl_stream *stream, const crl_adamw_config *config, float *w, \
+                                     const float *dw, float *m, float *v, void *copy, int64_t n) { \
+        (void)stream;                                                                              \
+        return adamw(TYPE, config, (float *const[3]){w, m, v}, dw, copy, n);                       \
+    }                                                                                              \
+    static crl_status sgd_##suffix(crl_stream *stream, const crl_sgd_config *config, float *w,     \
+                                   const float *dw, float *momentum, void *copy, int64_t n) {      \
+        (void)stream;                                                                              \
+        return sgd(TYPE, config, w, dw, momentum, copy, n);                                        \
+    }                                                                                              \
+    const crl_optimizer_ops crl_optimizer_cpu_##suffix = {.adamw = adamw_##suffix,                 \
+                                                          .sgd = sgd_##suffix};
+CRL_TABLES(ENTRIES)

@@ -12,6 +12,7 @@
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
 
 struct crl_gemm {
     dnnl_engine_t engine;
@@ -33,18 +34,21 @@ crl_status crl_gemm_failed(int code) {
 }
 
 static dnnl_status_t describe_matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns,
-                                     int64_t row_stride, int64_t column_stride) {
+                                     const dnnl_dims_t strides, crl_dtype type) {
     const dnnl_dims_t sizes = {rows, columns};
-    const dnnl_dims_t strides = {row_stride, column_stride};
-    return dnnl_memory_desc_init_by_strides(out, 2, sizes, dnnl_f32, strides);
+    const dnnl_data_type_t types[CRL_DTYPE_COUNT] = {
+        [CRL_DTYPE_F32] = dnnl_f32, [CRL_DTYPE_BF16] = dnnl_bf16, [CRL_DTYPE_F16] = dnnl_f16};
+    return dnnl_memory_desc_init_by_strides(out, 2, sizes, types[type], strides);
 }
 
-static dnnl_status_t describe(crl_gemm *gemm, const crl_gemm_config *config) {
+static dnnl_status_t describe(crl_gemm *gemm, const crl_gemm_config *f) {
+    const dnnl_dims_t a = {f->a_row, f->a_column}, b = {f->b_row, f->b_column};
+    const dnnl_dims_t y = {f->y_row, 1}, bias = {f->n, 1};
     const dnnl_status_t status[] = {
-        describe_matrix(&gemm->a, config->m, config->k, config->a_row, config->a_column),
-        describe_matrix(&gemm->b, config->k, config->n, config->b_row, config->b_column),
-        describe_matrix(&gemm->y, config->m, config->n, config->y_row, 1),
-        describe_matrix(&gemm->bias, 1, config->n, config->n, 1),
+        describe_matrix(&gemm->a, f->m, f->k, a, f->type),
+        describe_matrix(&gemm->b, f->k, f->n, b, f->type),
+        describe_matrix(&gemm->y, f->m, f->n, y, f->y_type),
+        describe_matrix(&gemm->bias, 1, f->n, bias, f->type),
     };
     dnnl_status_t worst = dnnl_success;
     for (size_t i = 0; i < sizeof status / sizeof *status; i++)
@@ -63,10 +67,10 @@ static dnnl_status_t add_to_output(dnnl_primitive_attr_t attributes) {
     return status;
 }
 
-/* The primitive of `gemm`'s descriptors, with scratch given by the caller. */
-static dnnl_status_t create_primitive(crl_gemm *gemm, bool add) {
+/* The primitive's description from `gemm`'s descriptors, with scratch given by the caller. */
+static dnnl_status_t describe_primitive(dnnl_primitive_desc_t *out, const crl_gemm *gemm,
+                                        bool add) {
     dnnl_primitive_attr_t attributes = NULL;
-    dnnl_primitive_desc_t description = NULL;
     dnnl_matmul_desc_t operation;
     dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
     if (status == dnnl_success)
@@ -77,15 +81,20 @@ static dnnl_status_t create_primitive(crl_gemm *gemm, bool add) {
         status = dnnl_matmul_desc_init(&operation, &gemm->a, &gemm->b,
                                        gemm->has_bias ? &gemm->bias : NULL, &gemm->y);
     if (status == dnnl_success)
-        status =
-            dnnl_primitive_desc_create(&description, &operation, attributes, gemm->engine, NULL);
+        status = dnnl_primitive_desc_create(out, &operation, attributes, gemm->engine, NULL);
+    dnnl_primitive_attr_destroy(attributes);
+    return status;
+}
+
+static dnnl_status_t create_primitive(crl_gemm *gemm, bool add) {
+    dnnl_primitive_desc_t description = NULL;
+    dnnl_status_t status = describe_primitive(&description, gemm, add);
     if (status == dnnl_success) {
         gemm->scratch = *dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
         gemm->scratch_bytes = dnnl_memory_desc_get_size(&gemm->scratch);
         status = dnnl_primitive_create(&gemm->primitive, description);
     }
     dnnl_primitive_desc_destroy(description);
-    dnnl_primitive_attr_destroy(attributes);
     return status;
 }
 
@@ -102,6 +111,21 @@ static dnnl_status_t create_parts(crl_gemm *gemm, const crl_gemm_config *config)
     status = create_primitive(gemm, config->add);
     crl_threads_end(threads);
     return status;
+}
+
+bool crl_gemm_has(const crl_gemm_config *config) {
+    crl_gemm gemm = {.has_bias = config->bias};
+    dnnl_primitive_desc_t description = NULL;
+    dnnl_status_t status = describe(&gemm, config);
+    if (status == dnnl_success)
+        status = dnnl_engine_create(&gemm.engine, dnnl_cpu, 0);
+    const int threads = crl_threads_begin();
+    if (status == dnnl_success)
+        status = describe_primitive(&description, &gemm, config->add);
+    crl_threads_end(threads);
+    dnnl_primitive_desc_destroy(description);
+    dnnl_engine_destroy(gemm.engine);
+    return status == dnnl_success;
 }
 
 crl_status crl_gemm_create(crl_gemm **out, const crl_gemm_config *config) {
@@ -135,7 +159,7 @@ static void *unconst(const void *memory) {
     return (void *)(uintptr_t)memory;
 }
 
-int crl_gemm_run(const crl_gemm *gemm, const float *a, const float *b, const float *bias, float *y,
+int crl_gemm_run(const crl_gemm *gemm, const void *a, const void *b, const void *bias, void *y,
                  void *scratch) {
     const struct {
         int argument;
@@ -167,4 +191,14 @@ int crl_gemm_run(const crl_gemm *gemm, const float *a, const float *b, const flo
     for (int i = 0; i < count; i++)
         dnnl_memory_destroy(arguments[i].memory);
     return (int)status;
+}
+
+void crl_gemm_describe(char *text, size_t text_bytes) {
+    const dnnl_version_t *version = dnnl_version();
+    const char *runtime = version->cpu_runtime == DNNL_RUNTIME_OMP   ? "OpenMP"
+                          : version->cpu_runtime == DNNL_RUNTIME_TBB ? "TBB"
+                          : version->cpu_runtime == DNNL_RUNTIME_SEQ ? "sequential"
+                                                                     : "threads";
+    snprintf(text, text_bytes, "oneDNN %d.%d.%d (%s)", version->major, version->minor,
+             version->patch, runtime);
 }

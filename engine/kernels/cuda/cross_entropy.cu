@@ -6,9 +6,10 @@
  * Numbers: float per thread, double from the row's sum on; losses of rows are added in double, in
  * an order that follows from N alone.
  *
- *     rows      grid min(N, 1024) · block 256 · 4 bytes and ~12 flops per logit
+ *     rows      grid min(N, 1024) · block up to 256 · one read and ~12 flops per logit
  *     loss      grid 1 · block 256
- *     backward  grid (N, ceil(V/1024)) · block 256 · 4 + 4 bytes (8 + 4 adding), ~10 flops
+ *     backward  grid (N, ceil(V/(256 width))) · block up to 256 · 1 read + 1 written (2 + 1
+ *               adding) per logit, ~10 flops
  */
 #include "engine/kernels/cuda/map_internal.h"
 
@@ -16,11 +17,11 @@
 
 namespace {
 
-enum { WARPS = CRL_CUDA_THREADS / CRL_CUDA_WARP, TILE = CRL_CUDA_THREADS * CRL_CUDA_VECTOR };
+enum { WARPS = CRL_CUDA_THREADS / CRL_CUDA_WARP };
 enum { ROW_BLOCKS = 1024, TALLIES = 4 }; /* sum, weight, correct, rows */
 
-struct Rows {
-    const float *logits;
+template <typename T> struct Rows {
+    const T *logits;
     const int32_t *targets;
     const float *row_weight, *label_weight; /* NULL: 1 */
     int64_t n, valid, v;
@@ -55,14 +56,15 @@ __device__ Peak merged(const Peak &a, const Peak &b) {
 }
 
 /* NaN is never the largest, but makes the sum NaN. */
-__device__ Peak thread_peak(const float *x, int64_t v, bool vector) {
-    Peak peak = {-INFINITY, 0.0f, (int32_t)(threadIdx.x * CRL_CUDA_VECTOR)};
-    for (int64_t i = threadIdx.x * CRL_CUDA_VECTOR; i < v; i += TILE) {
-        float value[CRL_CUDA_VECTOR];
+template <typename T> __device__ Peak thread_peak(const T *x, int64_t v, bool vector) {
+    constexpr int V = crl_cuda_width<T>;
+    Peak peak = {-INFINITY, 0.0f, (int32_t)(threadIdx.x * V)};
+    for (int64_t i = threadIdx.x * V; i < v; i += blockDim.x * V) {
+        float value[V];
         float largest = peak.largest;
         crl_cuda_load(x, i, v, vector, value);
 #pragma unroll
-        for (int k = 0; k < CRL_CUDA_VECTOR; k++) {
+        for (int k = 0; k < V; k++) {
             if (i + k < v && value[k] > largest) {
                 largest = value[k];
                 peak.place = (int32_t)(i + k);
@@ -71,14 +73,14 @@ __device__ Peak thread_peak(const float *x, int64_t v, bool vector) {
         peak.sum *= below(peak.largest, largest);
         peak.largest = largest;
 #pragma unroll
-        for (int k = 0; k < CRL_CUDA_VECTOR; k++)
+        for (int k = 0; k < V; k++)
             peak.sum += i + k < v ? below(value[k], largest) : 0.0f;
     }
     return peak;
 }
 
 /* The row's peak, on every thread. */
-__device__ Peak block_peak(const float *x, int64_t v, bool vector) {
+template <typename T> __device__ Peak block_peak(const T *x, int64_t v, bool vector) {
     CRL_SHARED(Peak, part, WARPS);
     Peak peak = thread_peak(x, v, vector);
 #pragma unroll
@@ -93,13 +95,15 @@ __device__ Peak block_peak(const float *x, int64_t v, bool vector) {
         part[threadIdx.x / CRL_CUDA_WARP] = peak;
     __syncthreads();
     Peak all = part[0];
-    for (int w = 1; w < WARPS; w++)
+    const int warps = (int)blockDim.x / CRL_CUDA_WARP;
+    for (int w = 1; w < warps; w++)
         all = merged(all, part[w]);
     return all;
 }
 
+template <typename T>
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    rows_kernel(Rows rows, float *lse, double *partial, crl_cuda_refusal *refusal) {
+    rows_kernel(Rows<T> rows, float *lse, double *partial, crl_cuda_refusal *refusal) {
     double tally[TALLIES] = {0};
     for (int64_t i = blockIdx.x; i < rows.n; i += gridDim.x) {
         const bool counts = rows.counts(i);
@@ -112,13 +116,13 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
             }
             continue;
         }
-        const float *const x = rows.logits + i * rows.v;
+        const T *const x = rows.logits + i * rows.v;
         const Peak peak = block_peak(x, rows.v, rows.vector);
         if (threadIdx.x == 0) {
             const float value = (float)((double)peak.largest + log((double)peak.sum));
             const double weight = (double)rows.weight(i);
             lse[i] = value;
-            tally[0] += weight * ((double)value - (double)x[target]);
+            tally[0] += weight * ((double)value - (double)crl_cuda_float(x[target]));
             tally[1] += weight;
             tally[2] += peak.place == target && peak.sum == peak.sum ? 1 : 0;
             tally[3] += 1;
@@ -144,14 +148,16 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
                  loss->rows + tally[3]};
 }
 
+template <typename T>
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    backward_kernel(Rows rows, const float *lse, float scale, float *dlogits, bool accumulate) {
+    backward_kernel(Rows<T> rows, const float *lse, float scale, T *dlogits, bool accumulate) {
+    constexpr int V = crl_cuda_width<T>;
     const int64_t i = blockIdx.x, v = rows.v;
-    const int64_t j = ((int64_t)blockIdx.y * CRL_CUDA_THREADS + threadIdx.x) * CRL_CUDA_VECTOR;
+    const int64_t j = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
     const bool counts = rows.counts(i);
     if (j >= v || (!counts && accumulate))
         return;
-    float value[CRL_CUDA_VECTOR] = {0}, before[CRL_CUDA_VECTOR] = {0};
+    float value[V] = {0}, before[V] = {0};
     if (accumulate)
         crl_cuda_load(dlogits + i * v, j, v, rows.vector, before);
     if (counts) {
@@ -161,7 +167,7 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
         const float shift = lse[i];
         crl_cuda_load(rows.logits + i * v, j, v, rows.vector, value);
 #pragma unroll
-        for (int k = 0; k < CRL_CUDA_VECTOR; k++) {
+        for (int k = 0; k < V; k++) {
             /* p - 1 where p is near 1 loses what p itself still has: expm1 keeps it. */
             const float x = value[k] - shift;
             const float g = weight * (j + k == target ? expm1f(x) : expf(x));
@@ -171,58 +177,65 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     crl_cuda_store(dlogits + i * v, j, v, rows.vector, value);
 }
 
-Rows rows_of(const crl_cross_entropy_config *config, const float *logits, const int32_t *targets,
-             const float *row_weight, int64_t valid_rows, const float *dlogits) {
-    const int64_t n = config->rows;
+template <typename T>
+Rows<T> rows_of(const crl_cross_entropy_config *config, const void *logits_, const int32_t *targets,
+                const float *row_weight, int64_t valid_rows, const T *dlogits) {
+    const int64_t n = config->rows, v = config->classes;
+    const T *const logits = static_cast<const T *>(logits_);
     return {logits,
             targets,
             row_weight,
             config->label_weight,
             n,
             crl_cuda_min(valid_rows, n),
-            config->classes,
+            v,
             config->ignore_index,
-            crl_cuda_aligned(config->classes, logits, dlogits, nullptr)};
+            crl_cuda_aligned<crl_cuda_width<T>>(v, logits, dlogits)};
 }
 
+template <typename T>
 crl_status cross_entropy_forward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                 const void *logits_, const int32_t *targets,
+                                 const void *logits, const int32_t *targets,
                                  const float *row_weight, int64_t valid_rows, float *lse,
                                  crl_loss *loss) {
-    const float *const logits = static_cast<const float *>(logits_);
-    const Rows rows = rows_of(config, logits, targets, row_weight, valid_rows, nullptr);
+    const T *const unwritten = nullptr;
+    const Rows<T> rows = rows_of(config, logits, targets, row_weight, valid_rows, unwritten);
     const int blocks = (int)crl_cuda_min(rows.n, ROW_BLOCKS);
     if (blocks > 0)
-        CRL_LAUNCH(rows_kernel, (unsigned)blocks, CRL_CUDA_THREADS, 0, stream->handle, rows, lse,
+        CRL_LAUNCH(rows_kernel<T>, (unsigned)blocks,
+                   crl_cuda_row_threads(rows.v, crl_cuda_width<T>), 0, stream->handle, rows, lse,
                    stream->partials, &stream->refusals->target);
     CRL_LAUNCH(loss_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks, loss);
     return crl_cuda_launched("cross_entropy forward");
 }
 
+template <typename T>
 crl_status cross_entropy_backward(crl_stream *stream, const crl_cross_entropy_config *config,
-                                  const void *logits_, const int32_t *targets,
+                                  const void *logits, const int32_t *targets,
                                   const float *row_weight, int64_t valid_rows, const float *lse,
                                   float scale, void *dlogits_, bool accumulate) {
-    const float *const logits = static_cast<const float *>(logits_);
-    float *const dlogits = static_cast<float *>(dlogits_);
-    const Rows rows = rows_of(config, logits, targets, row_weight, valid_rows, dlogits);
-    if (rows.n == 0)
+    T *const dlogits = static_cast<T *>(dlogits_);
+    const Rows<T> rows = rows_of<T>(config, logits, targets, row_weight, valid_rows, dlogits);
+    if (rows.n * rows.v == 0)
         return CRL_STATUS_OK;
-    const dim3 grid(crl_cuda_grid(rows.n, CRL_CUDA_GRID_X),
-                    crl_cuda_grid(crl_cuda_ceil_div(rows.v, TILE), CRL_CUDA_GRID_Y));
-    CRL_LAUNCH(backward_kernel, grid, CRL_CUDA_THREADS, 0, stream->handle, rows, lse, scale,
-               dlogits, accumulate);
+    const unsigned threads = crl_cuda_row_threads(rows.v, crl_cuda_width<T>);
+    const int64_t tiles = crl_cuda_ceil_div(rows.v, (int64_t)threads * crl_cuda_width<T>);
+    const dim3 grid(crl_cuda_grid(rows.n, CRL_CUDA_GRID_X), crl_cuda_grid(tiles, CRL_CUDA_GRID_Y));
+    CRL_LAUNCH(backward_kernel<T>, grid, threads, 0, stream->handle, rows, lse, scale, dlogits,
+               accumulate);
     return crl_cuda_launched("cross_entropy backward");
 }
 
-crl_status mse_forward(crl_stream *stream, const void *x_, const float *target, int64_t n,
+template <typename T>
+crl_status mse_forward(crl_stream *stream, const void *x, const float *target, int64_t n,
                        crl_loss *loss) {
-    const float *const x = static_cast<const float *>(x_);
-    return crl_cuda_squares(stream, x, target, n, nullptr, loss);
+    return crl_cuda_squares(stream, static_cast<const T *>(x), target, n, nullptr, loss);
 }
 
-struct MseSlope { /* x, target, dx before */
-    enum { kIn = 3, kOut = 1 };
+template <typename T> struct MseSlope {
+    using In = crl_cuda_arrays<const T, const float, const T>; /* x, target, dx before */
+    using Out = crl_cuda_arrays<T>;
+    enum { kWidth = crl_cuda_width<T> };
     float slope;
     bool accumulate;
     __device__ void operator()(const float *x, float *y) const {
@@ -231,13 +244,13 @@ struct MseSlope { /* x, target, dx before */
     }
 };
 
-crl_status mse_backward(crl_stream *stream, const void *x_, const float *target, int64_t valid,
+template <typename T>
+crl_status mse_backward(crl_stream *stream, const void *x, const float *target, int64_t valid,
                         int64_t n, float scale, void *dx_, bool accumulate) {
-    const float *const x = static_cast<const float *>(x_);
-    float *const dx = static_cast<float *>(dx_);
+    T *const dx = static_cast<T *>(dx_);
     valid = crl_cuda_min(valid, n);
-    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope{2 * scale, accumulate},
-                         {{dx}, {x, target, accumulate ? dx : nullptr}}, valid));
+    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope<T>{2 * scale, accumulate}, {dx},
+                         {static_cast<const T *>(x), target, accumulate ? dx : nullptr}, valid));
     if (!accumulate && valid < n)
         CRL_CUDA_TRY(
             "mse backward",
@@ -245,11 +258,18 @@ crl_status mse_backward(crl_stream *stream, const void *x_, const float *target,
     return CRL_STATUS_OK;
 }
 
+template <typename T>
+constexpr crl_cross_entropy_ops ops = {
+    cross_entropy_forward<T>,
+    cross_entropy_backward<T>,
+    mse_forward<T>,
+    mse_backward<T>,
+};
+
 } // namespace
 
-extern "C" const crl_cross_entropy_ops crl_cross_entropy_cuda = {
-    cross_entropy_forward,
-    cross_entropy_backward,
-    mse_forward,
-    mse_backward,
-};
+extern "C" {
+const crl_cross_entropy_ops crl_cross_entropy_cuda_f32 = ops<float>;
+const crl_cross_entropy_ops crl_cross_entropy_cuda_bf16 = ops<__nv_bfloat16>;
+const crl_cross_entropy_ops crl_cross_entropy_cuda_f16 = ops<__half>;
+}

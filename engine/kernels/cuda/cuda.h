@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* matmul and attention are NULL: not there yet (docs/cuda.md). */
-extern const crl_kernels crl_kernels_cuda;
+/* f32, bf16, f16. matmul and attention are NULL: not there yet (docs/cuda.md). */
+extern const crl_kernels crl_kernels_cuda, crl_kernels_cuda_bf16, crl_kernels_cuda_f16;
 
 /* A queue of work on the current device, with the small scratch that its reductions need. The
  * caller owns it. DEVICE (no GPU, no driver, out of memory), NOMEM. Blocking. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operations: one kernel, map_internal.h, and a formula each. Numbers: ReLU, add and
- * copy have the CPU's bits; the GELUs go through erfc and exp of CUDA, within a few units in the
- * last place of the CPU's polynomials. No element's bits depend on its place.
+ * Element-wise operations: one kernel, map_internal.h, and a formula each. Numbers: ReLU, add,
+ * copy, narrow and widen have the CPU's bits; the GELUs go through erfc and exp of CUDA, within a
+ * few units in the last place of the CPU's polynomials. No element's bits depend on its place.
  *
- *                         bytes read + written · flops, per element
- *     activation          4 + 4                · 1 (relu), ~20 (gelu)
- *     activation_backward 8 + 4, 12 + 4 adding · 1, ~35
- *     add                 8 + 4                · 1
- *     copy                4 + 4, 8 + 4 adding  · 0, 1
+ *                         arrays read + written · flops, per element
+ *     activation          1 + 1                 · 1 (relu), ~20 (gelu)
+ *     activation_backward 2 + 1, 3 + 1 adding   · 1, ~35
+ *     add                 2 + 1                 · 1
+ *     copy, narrow, widen 1 + 1, 2 + 1 adding   · 0, 1
  */
 #include "engine/kernels/cuda/map_internal.h"
 
@@ -44,13 +44,17 @@ struct GeluTanh {
     }
 };
 
-template <typename A> struct Forward {
-    enum { kIn = 1, kOut = 1 };
+template <typename T, typename A> struct Forward {
+    using In = crl_cuda_arrays<const T>;
+    using Out = crl_cuda_arrays<T>;
+    enum { kWidth = crl_cuda_width<T> };
     __device__ void operator()(const float *x, float *y) const { y[0] = A::value(x[0]); }
 };
 
-template <typename A> struct Backward { /* x, dy, dx before */
-    enum { kIn = 3, kOut = 1 };
+template <typename T, typename A> struct Backward {
+    using In = crl_cuda_arrays<const T, const T, const T>; /* x, dy, dx before */
+    using Out = crl_cuda_arrays<T>;
+    enum { kWidth = crl_cuda_width<T> };
     bool accumulate;
     __device__ void operator()(const float *x, float *y) const {
         const float g = A::slope(x[0], x[1]);
@@ -58,76 +62,127 @@ template <typename A> struct Backward { /* x, dy, dx before */
     }
 };
 
-struct Add {
-    enum { kIn = 2, kOut = 1 };
+template <typename T> struct Add {
+    using In = crl_cuda_arrays<const T, const T>;
+    using Out = crl_cuda_arrays<T>;
+    enum { kWidth = crl_cuda_width<T> };
     __device__ void operator()(const float *x, float *y) const { y[0] = x[0] + x[1]; }
 };
 
-template <typename A> crl_status forward(crl_stream *stream, const float *x, float *y, int64_t n) {
-    return crl_cuda_map(stream, "activation", Forward<A>(), {{y}, {x}}, n);
-}
-
-template <typename A>
-crl_status backward(crl_stream *stream, const float *x, const float *dy, float *dx, int64_t n,
-                    bool accumulate) {
-    return crl_cuda_map(stream, "activation_backward", Backward<A>{accumulate},
-                        {{dx}, {x, dy, accumulate ? dx : nullptr}}, n);
-}
-
-const struct {
-    crl_status (*forward)(crl_stream *, const float *, float *, int64_t);
-    crl_status (*backward)(crl_stream *, const float *, const float *, float *, int64_t, bool);
-} activations[CRL_ACTIVATION_COUNT] = {
-    {forward<Relu>, backward<Relu>},
-    {forward<GeluErf>, backward<GeluErf>},
-    {forward<GeluTanh>, backward<GeluTanh>},
+template <typename From, typename To> struct Convert {
+    using In = crl_cuda_arrays<const From, const To>; /* x, y before */
+    using Out = crl_cuda_arrays<To>;
+    enum { kWidth = 8 };
+    bool accumulate;
+    __device__ void operator()(const float *x, float *y) const {
+        y[0] = accumulate ? x[1] + x[0] : x[0];
+    }
 };
 
-crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const void *x_, void *y_,
+template <typename T, typename A>
+crl_status forward(crl_stream *stream, const void *x, void *y, int64_t n) {
+    return crl_cuda_map(stream, "activation", Forward<T, A>(), {static_cast<T *>(y)},
+                        {static_cast<const T *>(x)}, n);
+}
+
+template <typename T, typename A>
+crl_status backward(crl_stream *stream, const void *x, const void *dy, void *dx, int64_t n,
+                    bool accumulate) {
+    T *const out = static_cast<T *>(dx);
+    return crl_cuda_map(
+        stream, "activation_backward", Backward<T, A>{accumulate}, {out},
+        {static_cast<const T *>(x), static_cast<const T *>(dy), accumulate ? out : nullptr}, n);
+}
+
+struct Activation {
+    crl_status (*forward)(crl_stream *, const void *, void *, int64_t);
+    crl_status (*backward)(crl_stream *, const void *, const void *, void *, int64_t, bool);
+};
+
+template <typename T>
+constexpr Activation activations[CRL_ACTIVATION_COUNT] = {
+    {forward<T, Relu>, backward<T, Relu>},
+    {forward<T, GeluErf>, backward<T, GeluErf>},
+    {forward<T, GeluTanh>, backward<T, GeluTanh>},
+};
+
+template <typename T>
+crl_status eltwise_activation(crl_stream *stream, crl_activation kind, const void *x, void *y,
                               int64_t n) {
-    const float *const x = static_cast<const float *>(x_);
-    float *const y = static_cast<float *>(y_);
     CRL_ASSERT((int)kind >= 0 && kind < CRL_ACTIVATION_COUNT);
-    return activations[kind].forward(stream, x, y, n);
+    return activations<T>[kind].forward(stream, x, y, n);
 }
 
-crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind, const void *x_,
-                                       const void *dy_, void *dx_, int64_t n, bool accumulate) {
-    const float *const x = static_cast<const float *>(x_);
-    const float *const dy = static_cast<const float *>(dy_);
-    float *const dx = static_cast<float *>(dx_);
+template <typename T>
+crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind, const void *x,
+                                       const void *dy, void *dx, int64_t n, bool accumulate) {
     CRL_ASSERT((int)kind >= 0 && kind < CRL_ACTIVATION_COUNT);
-    return activations[kind].backward(stream, x, dy, dx, n, accumulate);
+    return activations<T>[kind].backward(stream, x, dy, dx, n, accumulate);
 }
 
-crl_status eltwise_add(crl_stream *stream, const void *a_, const void *b_, void *y_, int64_t n) {
-    const float *const a = static_cast<const float *>(a_);
-    const float *const b = static_cast<const float *>(b_);
-    float *const y = static_cast<float *>(y_);
-    return crl_cuda_map(stream, "add", Add(), {{y}, {a, b}}, n);
+template <typename T>
+crl_status eltwise_add(crl_stream *stream, const void *a, const void *b, void *y, int64_t n) {
+    return crl_cuda_map(stream, "add", Add<T>(), {static_cast<T *>(y)},
+                        {static_cast<const T *>(a), static_cast<const T *>(b)}, n);
 }
 
-crl_status eltwise_copy(crl_stream *stream, const void *x_, void *y_, int64_t n, bool accumulate) {
-    const float *const x = static_cast<const float *>(x_);
-    float *const y = static_cast<float *>(y_);
+template <typename T>
+crl_status eltwise_copy(crl_stream *stream, const void *x, void *y, int64_t n, bool accumulate) {
     if (accumulate)
-        return eltwise_add(stream, y, x, y, n);
+        return eltwise_add<T>(stream, y, x, y, n);
     if (x != y && n > 0)
-        CRL_CUDA_TRY("copy", cudaMemcpyAsync(y, x, (size_t)n * sizeof *x, cudaMemcpyDeviceToDevice,
+        CRL_CUDA_TRY("copy", cudaMemcpyAsync(y, x, (size_t)n * sizeof(T), cudaMemcpyDeviceToDevice,
                                              stream->handle));
     return CRL_STATUS_OK;
 }
 
+template <typename From, typename To>
+crl_status convert(crl_stream *stream, const From *x, To *y, int64_t n, bool accumulate) {
+    return crl_cuda_map(stream, "conversion", Convert<From, To>{accumulate}, {y},
+                        {x, accumulate ? y : nullptr}, n);
+}
+
+template <typename T>
+crl_status eltwise_narrow(crl_stream *stream, const float *x, void *y, int64_t n, bool accumulate) {
+    if constexpr (sizeof(T) == sizeof(float))
+        return eltwise_copy<float>(stream, x, y, n, accumulate);
+    else
+        return convert(stream, x, static_cast<T *>(y), n, accumulate);
+}
+
+template <typename T>
+crl_status eltwise_widen(crl_stream *stream, const void *x, float *y, int64_t n, bool accumulate) {
+    if constexpr (sizeof(T) == sizeof(float))
+        return eltwise_copy<float>(stream, x, y, n, accumulate);
+    else
+        return convert(stream, static_cast<const T *>(x), y, n, accumulate);
+}
+
+template <typename T>
+crl_status eltwise_dropout(crl_stream *stream, const crl_rng *rng, double p, const void *x, void *y,
+                           int64_t samples, int64_t n_per_sample, bool accumulate) {
+    if (p == 0)
+        return eltwise_copy<T>(stream, x, y, samples * n_per_sample, accumulate);
+    return crl_cuda_dropout<T>(stream, rng, p, x, y, samples, n_per_sample, accumulate);
+}
+
+template <typename T>
+constexpr crl_eltwise_ops ops = {
+    eltwise_activation<T>,
+    eltwise_activation_backward<T>,
+    eltwise_add<T>,
+    eltwise_copy<T>,
+    eltwise_dropout<T>,
+    crl_cuda_swiglu<T>,
+    crl_cuda_swiglu_backward<T>,
+    eltwise_narrow<T>,
+    eltwise_widen<T>,
+};
+
 } // namespace
 
-extern "C" const crl_eltwise_ops crl_eltwise_cuda = {
-    eltwise_activation,
-    eltwise_activation_backward,
-    eltwise_add,
-    eltwise_copy,
-    crl_cuda_dropout,
-    nullptr, /* swiglu */
-    nullptr,
-    nullptr, /* narrow */
-    nullptr,
-};
+extern "C" {
+const crl_eltwise_ops crl_eltwise_cuda_f32 = ops<float>;
+const crl_eltwise_ops crl_eltwise_cuda_bf16 = ops<__nv_bfloat16>;
+const crl_eltwise_ops crl_eltwise_cuda_f16 = ops<__half>;
+}

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA's table of operations. The entries left out are NULL until they exist: nothing may choose
- * this table before. */
-#include "engine/kernels/cuda/stream_internal.h"
+/* CUDA's tables of operations, one per type. The entries left out are NULL until they exist:
+ * nothing may choose a table before. */
+#include "engine/kernels/cuda/tables_internal.h"
 
-extern "C" const crl_kernels crl_kernels_cuda = {
-    "cuda",
-    CRL_DTYPE_F32,
-    nullptr, /* matmul */
-    &crl_eltwise_cuda,
-    &crl_layernorm_cuda,
-    nullptr, /* attention */
-    &crl_embedding_cuda,
-    &crl_cross_entropy_cuda,
-    &crl_optimizer_cuda,
-    &crl_reduce_cuda,
-};
+#define TABLE(type)                                                                                \
+    nullptr,                                                           /* matmul */                \
+        &crl_eltwise_cuda_##type, &crl_layernorm_cuda_##type, nullptr, /* attention */             \
+        &crl_embedding_cuda_##type, &crl_cross_entropy_cuda_##type, &crl_optimizer_cuda_##type,    \
+        &crl_reduce_cuda_##type
+
+extern "C" {
+const crl_kernels crl_kernels_cuda = {"cuda", CRL_DTYPE_F32, TABLE(f32)};
+const crl_kernels crl_kernels_cuda_bf16 = {"cuda", CRL_DTYPE_BF16, TABLE(bf16)};
+const crl_kernels crl_kernels_cuda_f16 = {"cuda", CRL_DTYPE_F16, TABLE(f16)};
+}

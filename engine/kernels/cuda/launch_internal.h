@@ -38,6 +38,13 @@ static inline int64_t crl_cuda_ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
+/* Threads of a block that does a row of c elements, `width` a thread: whole warps, and enough for
+ * the row if that is not more than CRL_CUDA_THREADS. */
+static inline unsigned crl_cuda_row_threads(int64_t c, int width) {
+    const int64_t warps = crl_cuda_ceil_div(c, width * 32);
+    return (unsigned)(warps < 1 ? 32 : 32 * crl_cuda_min(warps, 8));
+}
+
 /* A dimension of a grid. The sizes of one micro-batch are far below what a grid can hold. */
 static inline unsigned crl_cuda_grid(int64_t blocks, int64_t limit) {
     CRL_ASSERT(blocks > 0 && blocks <= limit);

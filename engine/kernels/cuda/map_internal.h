@@ -1,64 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel around every element-wise operation. An operation is a struct F that is called as
- * f(in, out) with the kIn inputs and kOut outputs of one element; an output may be an input too.
+ * The kernel around every element-wise operation. An operation is a struct F with the types of its
+ * inputs and outputs, In and Out, that is called as f(in, out) with the floats of one element; an
+ * output may be an input too.
  *
- *     grid ceil(n / 1024) · block 256 · a thread does 4 elements, 16 bytes of every array at a time
+ *     grid ceil(n / (256 kWidth)) · block 256 · a thread does kWidth elements, up to 16 bytes of an
+ *     array at a time
  */
 #pragma once
 
 #include "engine/kernels/cuda/device_internal.h"
 #include "engine/kernels/cuda/stream_internal.h"
 
-typedef struct crl_cuda_arrays {
-    float *out[3];
-    const float *in[4]; /* NULL: reads as zero */
-} crl_cuda_arrays;
+/* Arrays, each of its own type: NULL reads as zero and is not written. */
+template <typename... T> struct crl_cuda_arrays;
+template <typename T> struct crl_cuda_arrays<T> {
+    enum { kCount = 1 };
+    T *first;
+};
+template <typename T, typename... R> struct crl_cuda_arrays<T, R...> {
+    enum { kCount = 1 + sizeof...(R) };
+    T *first;
+    crl_cuda_arrays<R...> rest;
+};
+
+template <int V, typename... T> inline bool crl_cuda_all_aligned(const crl_cuda_arrays<T...> &all) {
+    if constexpr (sizeof...(T) > 1)
+        return crl_cuda_aligned<V>(V, all.first) && crl_cuda_all_aligned<V>(all.rest);
+    else
+        return crl_cuda_aligned<V>(V, all.first);
+}
+
+template <int V, typename... T>
+__device__ inline void crl_cuda_load_all(const crl_cuda_arrays<T...> &all, int64_t i, int64_t n,
+                                         bool vector, float (*out)[V]) {
+    if (all.first != nullptr) {
+        crl_cuda_load(all.first, i, n, vector, *out);
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            (*out)[k] = 0.0f;
+    }
+    if constexpr (sizeof...(T) > 1)
+        crl_cuda_load_all(all.rest, i, n, vector, out + 1);
+}
+
+template <int V, typename... T>
+__device__ inline void crl_cuda_store_all(const crl_cuda_arrays<T...> &all, int64_t i, int64_t n,
+                                          bool vector, const float (*in)[V]) {
+    if (all.first != nullptr)
+        crl_cuda_store(all.first, i, n, vector, *in);
+    if constexpr (sizeof...(T) > 1)
+        crl_cuda_store_all(all.rest, i, n, vector, in + 1);
+}
 
 template <typename F>
 static __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    map_kernel(F f, crl_cuda_arrays arrays, int64_t n, bool vector) {
-    const int64_t i = ((int64_t)blockIdx.x * CRL_CUDA_THREADS + threadIdx.x) * CRL_CUDA_VECTOR;
+    map_kernel(F f, typename F::Out outputs, typename F::In inputs, int64_t n, bool vector) {
+    constexpr int V = F::kWidth, INPUTS = F::In::kCount, OUTPUTS = F::Out::kCount;
+    const int64_t i = ((int64_t)blockIdx.x * CRL_CUDA_THREADS + threadIdx.x) * V;
     if (i >= n)
         return;
-    float in[F::kIn][CRL_CUDA_VECTOR], out[F::kOut][CRL_CUDA_VECTOR];
+    float in[INPUTS][V], out[OUTPUTS][V];
+    crl_cuda_load_all(inputs, i, n, vector, in);
 #pragma unroll
-    for (int a = 0; a < F::kIn; a++) {
-        if (arrays.in[a] != nullptr)
-            crl_cuda_load(arrays.in[a], i, n, vector, in[a]);
-        else
-            in[a][0] = in[a][1] = in[a][2] = in[a][3] = 0.0f;
-    }
+    for (int k = 0; k < V; k++) {
+        float x[INPUTS], y[OUTPUTS];
 #pragma unroll
-    for (int k = 0; k < CRL_CUDA_VECTOR; k++) {
-        float x[F::kIn], y[F::kOut];
-#pragma unroll
-        for (int a = 0; a < F::kIn; a++)
+        for (int a = 0; a < INPUTS; a++)
             x[a] = in[a][k];
         f(x, y);
 #pragma unroll
-        for (int a = 0; a < F::kOut; a++)
+        for (int a = 0; a < OUTPUTS; a++)
             out[a][k] = y[a];
     }
-#pragma unroll
-    for (int a = 0; a < F::kOut; a++)
-        crl_cuda_store(arrays.out[a], i, n, vector, out[a]);
+    crl_cuda_store_all(outputs, i, n, vector, out);
 }
 
 /* Async on stream. DEVICE. */
 template <typename F>
 static crl_status crl_cuda_map(crl_stream *stream, const char *what, const F &f,
-                               const crl_cuda_arrays &arrays, int64_t n) {
+                               const typename F::Out &outputs, const typename F::In &inputs,
+                               int64_t n) {
     if (n == 0)
         return CRL_STATUS_OK;
-    uintptr_t all = 0;
-    for (int a = 0; a < F::kIn; a++)
-        all |= (uintptr_t)arrays.in[a];
-    for (int a = 0; a < F::kOut; a++)
-        all |= (uintptr_t)arrays.out[a];
-    const bool vector = all % (CRL_CUDA_VECTOR * sizeof(float)) == 0;
-    const int64_t blocks = crl_cuda_ceil_div(n, CRL_CUDA_THREADS * CRL_CUDA_VECTOR);
+    const bool vector =
+        crl_cuda_all_aligned<F::kWidth>(inputs) && crl_cuda_all_aligned<F::kWidth>(outputs);
+    const int64_t blocks = crl_cuda_ceil_div(n, CRL_CUDA_THREADS * F::kWidth);
     CRL_LAUNCH(map_kernel<F>, crl_cuda_grid(blocks, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0,
-               stream->handle, f, arrays, n, vector);
+               stream->handle, f, outputs, inputs, n, vector);
     return crl_cuda_launched(what);
 }

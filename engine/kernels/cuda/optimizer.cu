@@ -7,6 +7,7 @@
  *     adamw         16 + 12 bytes per element · 16 flops (a root and two divisions among them)
  *     sgd            8 +  4                   · 5
  *     sgd, momentum 12 +  8                   · 11
+ *     copy           0 +  2                   · 0
  */
 #include "engine/kernels/cuda/map_internal.h"
 
@@ -14,8 +15,10 @@
 
 namespace {
 
-struct AdamW { /* w, m, v, dw -> w, m, v */
-    enum { kIn = 4, kOut = 3 };
+template <typename T> struct AdamW {
+    using In = crl_cuda_arrays<const float, const float, const float, const float>; /* w m v dw */
+    using Out = crl_cuda_arrays<float, float, float, T>;                            /* w m v copy */
+    enum { kWidth = 4 };
     float scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
     float keep;      /* 1 - learning rate · decay */
     float step_size; /* learning rate / (1 - beta1^step) */
@@ -29,14 +32,15 @@ struct AdamW { /* w, m, v, dw -> w, m, v */
         y[0] = x[0] * keep - step_size * (m / divisor);
         y[1] = m;
         y[2] = v;
+        y[3] = y[0];
     }
 };
 
+template <typename T>
 crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, float *w,
                            const float *dw, float *m, float *v, void *copy, int64_t n) {
-    (void)copy;
     const double step = (double)config->step;
-    const AdamW update = {
+    const AdamW<T> update = {
         (float)config->gradient_scale,
         (float)config->beta1,
         (float)(1.0 - config->beta1),
@@ -47,19 +51,25 @@ crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, f
         (float)(1.0 / sqrt(1.0 - pow(config->beta2, step))),
         (float)config->epsilon,
     };
-    return crl_cuda_map(stream, "adamw", update, {{w, m, v}, {w, m, v, dw}}, n);
+    return crl_cuda_map(stream, "adamw", update, {w, m, v, static_cast<T *>(copy)}, {w, m, v, dw},
+                        n);
 }
 
-struct Sgd { /* w, dw -> w */
-    enum { kIn = 2, kOut = 1 };
+template <typename T> struct Sgd {
+    using In = crl_cuda_arrays<const float, const float>; /* w, dw */
+    using Out = crl_cuda_arrays<float, T>;                /* w, copy */
+    enum { kWidth = 4 };
     float scale, rate, decay;
     __device__ void operator()(const float *x, float *y) const {
         y[0] = x[0] - rate * (x[1] * scale + decay * x[0]);
+        y[1] = y[0];
     }
 };
 
-struct SgdMomentum { /* w, momentum, dw -> w, momentum */
-    enum { kIn = 3, kOut = 2 };
+template <typename T> struct SgdMomentum {
+    using In = crl_cuda_arrays<const float, const float, const float>; /* w, momentum, dw */
+    using Out = crl_cuda_arrays<float, float, T>;                      /* w, momentum, copy */
+    enum { kWidth = 4 };
     float scale, rate, decay, momentum, one_minus_dampening;
     float look_ahead; /* of the buffer in the update: the momentum with nesterov, else 1 */
     float direct;     /* of the gradient in the update: 1 with nesterov, else 0 */
@@ -68,18 +78,20 @@ struct SgdMomentum { /* w, momentum, dw -> w, momentum */
         const float b = momentum * x[1] + one_minus_dampening * g;
         y[0] = x[0] - rate * (direct * g + look_ahead * b);
         y[1] = b;
+        y[2] = y[0];
     }
 };
 
+template <typename T>
 crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float *w,
                          const float *dw, float *momentum, void *copy, int64_t n) {
-    (void)copy;
     const bool first = config->step <= 1;
     const float scale = (float)config->gradient_scale, rate = (float)config->learning_rate;
     const float decay = (float)config->weight_decay;
     if (momentum == nullptr)
-        return crl_cuda_map(stream, "sgd", Sgd{scale, rate, decay}, {{w}, {w, dw}}, n);
-    const SgdMomentum update = {
+        return crl_cuda_map(stream, "sgd", Sgd<T>{scale, rate, decay}, {w, static_cast<T *>(copy)},
+                            {w, dw}, n);
+    const SgdMomentum<T> update = {
         scale,
         rate,
         decay,
@@ -88,9 +100,16 @@ crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float
         config->nesterov ? (float)config->momentum : 1.0f,
         config->nesterov ? 1.0f : 0.0f,
     };
-    return crl_cuda_map(stream, "sgd", update, {{w, momentum}, {w, momentum, dw}}, n);
+    return crl_cuda_map(stream, "sgd", update, {w, momentum, static_cast<T *>(copy)},
+                        {w, momentum, dw}, n);
 }
+
+template <typename T> constexpr crl_optimizer_ops ops = {optimizer_adamw<T>, optimizer_sgd<T>};
 
 } // namespace
 
-extern "C" const crl_optimizer_ops crl_optimizer_cuda = {optimizer_adamw, optimizer_sgd};
+extern "C" {
+const crl_optimizer_ops crl_optimizer_cuda_f32 = ops<float>;
+const crl_optimizer_ops crl_optimizer_cuda_bf16 = ops<__nv_bfloat16>;
+const crl_optimizer_ops crl_optimizer_cuda_f16 = ops<__half>;
+}

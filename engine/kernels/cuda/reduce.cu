@@ -5,60 +5,71 @@
  * more; block sums in order), and the square of a float is exact in double: a gradient's norm has
  * the same bits on both devices.
  *
- *     squares  grid ceil(n / 65536) · block 256: 16 threads per block of elements, no shared memory
- *     total    grid 1 · block 256: one thread adds, the others fetch
- *     bytes 4 per element (8 with a target) · flops 2 in double (3)
+ *     squares  grid ceil(n / 65536) · block 256: 16 threads per block of elements (f32; half of
+ * both in 16 bits), no shared memory total    grid 1 · block 256: one thread adds, the others fetch
+ *     bytes 4 per element (an element and 4 with a target) · flops 2 in double (3)
  */
 #include "engine/kernels/cuda/columns_internal.h"
 
 namespace {
 
 enum {
-    SUMS = 64,                       /* running sums of a block of elements */
-    TEAM = SUMS / CRL_CUDA_VECTOR,   /* threads that hold them */
-    TEAMS = CRL_CUDA_THREADS / TEAM, /* in a block of threads */
-    FETCH = 1024                     /* block sums fetched at a time */
+    SUMS = 64,   /* running sums of a block of elements */
+    FETCH = 1024 /* block sums fetched at a time */
 };
 
-/* Adds the squares of elements i..i+3 of a block of n to this thread's four sums. */
-__device__ void add_squares(const float *x, const float *target, int64_t i, int64_t n, bool vector,
-                            double sum[CRL_CUDA_VECTOR]) {
-    float a[CRL_CUDA_VECTOR], b[CRL_CUDA_VECTOR] = {0};
+/* Threads that hold the running sums of a block of elements, a group of elements each. */
+template <typename T> constexpr int team = SUMS / crl_cuda_width<T>;
+
+/* Adds the squares of elements i..i+V-1 of a block of n to this thread's V sums. */
+template <typename T, int V>
+__device__ void add_squares(const T *x, const float *target, int64_t i, int64_t n, bool vector,
+                            double (&sum)[V]) {
+    float a[V], b[V] = {0};
     crl_cuda_load(x, i, n, vector, a);
     if (target != nullptr)
         crl_cuda_load(target, i, n, vector, b);
 #pragma unroll
-    for (int k = 0; k < CRL_CUDA_VECTOR; k++) {
+    for (int k = 0; k < V; k++) {
         const double d = (double)a[k] - (double)b[k];
         sum[k] += d * d;
     }
 }
 
 /* The team's 64 sums, halved until one is left on its first thread: l + 32, l + 16, ... l + 1. */
-__device__ double team_total(double sum[CRL_CUDA_VECTOR]) {
+template <int V> __device__ double team_total(double (&sum)[V]) {
 #pragma unroll
-    for (int d = TEAM / 2; d > 0; d /= 2) {
+    for (int d = SUMS / V / 2; d > 0; d /= 2) {
 #pragma unroll
-        for (int k = 0; k < CRL_CUDA_VECTOR; k++)
-            sum[k] += __shfl_down_sync(~0u, sum[k], d, TEAM);
+        for (int k = 0; k < V; k++)
+            sum[k] += __shfl_down_sync(~0u, sum[k], d, SUMS / V);
     }
-    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+#pragma unroll
+    for (int d = V / 2; d > 0; d /= 2) {
+#pragma unroll
+        for (int k = 0; k < d; k++)
+            sum[k] += sum[k + d];
+    }
+    return sum[0];
 }
 
+template <typename T>
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    squares_kernel(const float *x, const float *target, int64_t n, bool vector, double *partial) {
-    const int64_t block = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM;
+    squares_kernel(const T *x, const float *target, int64_t n, bool vector, double *partial) {
+    constexpr int V = crl_cuda_width<T>, TEAM = team<T>;
+    const int64_t block = (int64_t)blockIdx.x * (CRL_CUDA_THREADS / TEAM) + threadIdx.x / TEAM;
     const int64_t first = block * CRL_REDUCE_BLOCK;
     const int64_t size = first < n ? crl_cuda_min(CRL_REDUCE_BLOCK, n - first) : 0;
     const int64_t whole = size / SUMS * SUMS;
-    const int64_t lane = threadIdx.x % TEAM * CRL_CUDA_VECTOR;
-    const float *const a = x + first, *const b = target == nullptr ? nullptr : target + first;
-    double sum[CRL_CUDA_VECTOR] = {0};
+    const int64_t lane = threadIdx.x % TEAM * V;
+    const T *const a = x + first;
+    const float *const b = target == nullptr ? nullptr : target + first;
+    double sum[V] = {0};
     for (int64_t i = lane; i < whole; i += SUMS)
         add_squares(a, b, i, whole, vector, sum);
     double total = team_total(sum);
     /* what is left of the last block makes sums of its own */
-    double rest[CRL_CUDA_VECTOR] = {0};
+    double rest[V] = {0};
     if (whole < size)
         add_squares(a, b, whole + lane, size, vector, rest);
     total += team_total(rest);
@@ -95,47 +106,64 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
 }
 
 crl_status reduce_add(crl_stream *stream, float *y, const float *x, int64_t n) {
-    return crl_eltwise_cuda.copy(stream, x, y, n, true);
+    return crl_eltwise_cuda_f32.copy(stream, x, y, n, true);
 }
 
 crl_status reduce_sum_squares(crl_stream *stream, const float *x, int64_t n, double *out) {
-    return crl_cuda_squares(stream, x, nullptr, n, out, nullptr);
+    return crl_cuda_squares<float>(stream, x, nullptr, n, out, nullptr);
 }
 
-struct Column {
-    enum { kSums = 1 };
-    const float *x;
-    int64_t c;
-    __device__ void operator()(int64_t row, int64_t column, float *sum) const {
-        sum[0] += x[row * c + column];
+template <typename T> struct Column {
+    enum { kSums = 1, kWidth = crl_cuda_width<T> };
+    const T *x;
+    __device__ void operator()(int64_t row, int64_t column, int64_t c, bool vector,
+                               float (&sum)[1][kWidth]) const {
+        float value[kWidth];
+        crl_cuda_load(x + row * c, column, c, vector, value);
+#pragma unroll
+        for (int k = 0; k < kWidth; k++)
+            sum[0][k] += value[k];
     }
 };
 
+template <typename T>
 crl_status reduce_column_sum(crl_stream *stream, const void *x_, float *y, int64_t n, int64_t c,
                              bool accumulate, void *scratch) {
-    const float *const x = static_cast<const float *>(x_);
-    return crl_cuda_columns(stream, Column{x, c}, n, c, y, nullptr, accumulate, scratch);
+    const T *const x = static_cast<const T *>(x_);
+    return crl_cuda_columns(stream, Column<T>{x}, crl_cuda_aligned<crl_cuda_width<T>>(c, x), n, c,
+                            y, nullptr, accumulate, scratch);
 }
 
 size_t reduce_column_sum_scratch_bytes(int64_t n, int64_t c) {
-    return crl_cuda_columns_bytes(Column::kSums, n, c);
+    return crl_cuda_columns_bytes(1, n, c);
 }
+
+template <typename T>
+constexpr crl_reduce_ops ops = {
+    reduce_add,
+    reduce_sum_squares,
+    reduce_column_sum<T>,
+    reduce_column_sum_scratch_bytes,
+};
 
 } // namespace
 
-crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *target, int64_t n,
+template <typename T>
+crl_status crl_cuda_squares(crl_stream *stream, const T *x, const float *target, int64_t n,
                             double *sum, crl_loss *loss) {
     const int64_t most = (int64_t)(CRL_CUDA_PARTIALS - 1) * CRL_REDUCE_BLOCK;
     double *const total = loss == nullptr ? sum : stream->partials + CRL_CUDA_PARTIALS - 1;
-    const bool vector = crl_cuda_aligned(CRL_CUDA_VECTOR, x, target, nullptr);
+    const bool vector = crl_cuda_aligned<crl_cuda_width<T>>(SUMS, x) &&
+                        crl_cuda_aligned<crl_cuda_width<T>>(SUMS, target);
     for (int64_t begin = 0; begin == 0 || begin < n; begin += most) {
         const int64_t size = crl_cuda_min(most, n - begin);
         const int64_t blocks = crl_cuda_ceil_div(size, CRL_REDUCE_BLOCK);
-        if (blocks > 0)
-            CRL_LAUNCH(
-                squares_kernel, crl_cuda_grid(crl_cuda_ceil_div(blocks, TEAMS), CRL_CUDA_GRID_X),
-                CRL_CUDA_THREADS, 0, stream->handle, x + begin,
-                target == nullptr ? nullptr : target + begin, size, vector, stream->partials);
+        if (blocks > 0) {
+            const int64_t grid = crl_cuda_ceil_div(blocks, CRL_CUDA_THREADS / team<T>);
+            CRL_LAUNCH(squares_kernel<T>, crl_cuda_grid(grid, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0,
+                       stream->handle, x + begin, target == nullptr ? nullptr : target + begin,
+                       size, vector, stream->partials);
+        }
         CRL_LAUNCH(total_kernel, 1, CRL_CUDA_THREADS, 0, stream->handle, stream->partials, blocks,
                    begin == 0, total, begin + most < n ? nullptr : loss, (double)n);
         CRL_TRY(crl_cuda_launched("sum of squares"));
@@ -143,9 +171,15 @@ crl_status crl_cuda_squares(crl_stream *stream, const float *x, const float *tar
     return CRL_STATUS_OK;
 }
 
-extern "C" const crl_reduce_ops crl_reduce_cuda = {
-    reduce_add,
-    reduce_sum_squares,
-    reduce_column_sum,
-    reduce_column_sum_scratch_bytes,
-};
+#define INSTANCE(T)                                                                                \
+    template crl_status crl_cuda_squares<T>(crl_stream *, const T *, const float *, int64_t,       \
+                                            double *, crl_loss *)
+INSTANCE(float);
+INSTANCE(__nv_bfloat16);
+INSTANCE(__half);
+
+extern "C" {
+const crl_reduce_ops crl_reduce_cuda_f32 = ops<float>;
+const crl_reduce_ops crl_reduce_cuda_bf16 = ops<__nv_bfloat16>;
+const crl_reduce_ops crl_reduce_cuda_f16 = ops<__half>;
+}

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# engine/kernels/cuda/*.cu through nvcc, wherever there is one: a GPU is not needed for that. By hand
-# and not as a language of CMake's, whose compilers would get the host's flags and sanitizers.
-#   crl_cuda         static library of the kernels; brings the static CUDA runtime with it
-#   libcarole        holds them too; the command does not, until it can use them
+# The CUDA backend, wherever there is nvcc: a GPU is not needed for that. The .cu files go through it
+# by hand and not as a language of CMake's, whose compilers would get the host's flags and sanitizers;
+# the .c files through the C compiler.
+#   crl_cuda         static library of both; brings the static CUDA runtime with it
+#   crl_cuda_host    the objects of the .c files
 #   <name>.cu.ptxas  what the assembler says of registers and spills, read by a test
-# The runtime looks for a driver at its first call, so programs start without one.
-set(CRL_WITH_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (not under sanitizers), ON or OFF")
+# The runtime looks for a driver at its first call, and cuBLASLt, cuDNN and NCCL are opened at theirs
+# (engine/device/cuda_library.h), so programs start and compute on the CPU without any of them.
+set(CRL_WITH_CUDA AUTO CACHE STRING "CUDA backend: AUTO (not under sanitizers), ON or OFF")
+set(CRL_WITH_HWLOC AUTO CACHE STRING "threads kept near their GPU, through hwloc: AUTO, ON or OFF")
 set(CRL_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for; PTX of the last one goes along")
 
 set(CRL_CUDA_TARGET "")
@@ -27,7 +30,7 @@ if(NOT CRL_NVCC OR NOT CRL_CUDART OR NOT CRL_CUDA_INCLUDE)
     return()
 endif()
 
-message(STATUS "CUDA kernels: ${CRL_NVCC}, for ${CRL_CUDA_ARCHITECTURES}")
+message(STATUS "CUDA: ${CRL_NVCC}, for ${CRL_CUDA_ARCHITECTURES}")
 
 set(architectures "")
 foreach(architecture ${CRL_CUDA_ARCHITECTURES})
@@ -44,6 +47,7 @@ if(CRL_WERROR)
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/engine/kernels/cuda/*.cu)
+list(FILTER sources EXCLUDE REGEX "/stream\\.cu$") # the emulation's, until it takes cuda_stream.c
 set(objects "")
 foreach(source ${sources})
     cmake_path(GET source FILENAME name)
@@ -58,13 +62,36 @@ foreach(source ${sources})
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 
+if(NOT CRL_WITH_HWLOC STREQUAL "OFF")
+    pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2)
+    if(CRL_WITH_HWLOC STREQUAL "ON" AND NOT hwloc_FOUND)
+        message(FATAL_ERROR "CRL_WITH_HWLOC=ON, but no hwloc 2 was found")
+    endif()
+endif()
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/engine/device/cuda*.c
+     ${CMAKE_SOURCE_DIR}/engine/kernels/cuda/*.c)
+if(hwloc_FOUND)
+    list(FILTER sources EXCLUDE REGEX "/cuda_near_none\\.c$")
+    set(near PkgConfig::hwloc)
+else()
+    list(FILTER sources EXCLUDE REGEX "/cuda_near_hwloc\\.c$")
+    set(near "")
+endif()
+add_library(crl_cuda_host OBJECT ${sources})
+target_link_libraries(crl_cuda_host PRIVATE crl_flags ${near})
+target_include_directories(crl_cuda_host SYSTEM PRIVATE ${CRL_CUDA_INCLUDE})
+# Looked into after the loader's own folders.
+target_compile_definitions(crl_cuda_host PRIVATE CRL_CUDA_LIBRARY_FOLDER="${toolkit}/lib64")
+
 set(CRL_CUDA_TARGET crl_cuda)
-add_library(crl_cuda STATIC ${objects})
+add_library(crl_cuda STATIC ${objects} $<TARGET_OBJECTS:crl_cuda_host>)
 set_target_properties(crl_cuda PROPERTIES LINKER_LANGUAGE CXX)
 set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-set(runtime ${CRL_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
-target_link_libraries(crl_cuda INTERFACE ${runtime})
+set(runtime ${CRL_CUDART} ${near} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
+target_link_libraries(crl_cuda INTERFACE crl_kernels ${runtime})
 
-target_sources(carole_library PRIVATE ${objects})
+target_sources(carole_library PRIVATE ${objects} $<TARGET_OBJECTS:crl_cuda_host>)
 target_link_libraries(carole_library PRIVATE ${runtime})
 add_dependencies(carole_library crl_cuda)
+target_link_libraries(crl_cli PUBLIC crl_cuda)
+target_compile_definitions(crl_cli PRIVATE CRL_WITH_CUDA=1)

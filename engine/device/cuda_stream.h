@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#include "engine/device/cuda.h"
+#include "engine/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,7 +44,7 @@ enum { CRL_CUDA_PARTIALS = 1 << 16, CRL_CUDA_CONTEXTS = 8 };
 struct crl_stream {
     cudaStream_t handle;
     int device;                   /* CUDA's number of it in this process */
-    bool tf32;                    /* crl_device_cuda_allow_tf32 */
+    bool tf32;                    /* what allow_tf32 said last */
     crl_cuda_refusals *refusals;  /* on the device */
     crl_cuda_refusals *collected; /* in pinned memory: as of the last wait */
     double *partials;             /* CRL_CUDA_PARTIALS, on the device */

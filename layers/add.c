@@ -4,9 +4,9 @@
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "add", 2, 2));
-    CRL_TRY(crl_infer_input(spec, "add", 0, CRL_DTYPE_F32, 1));
+    CRL_TRY(crl_infer_input(spec, "add", 0, spec->compute, 1));
     CRL_TRY(crl_infer_input_is(spec, "add", 1, &spec->input[0]));
-    CRL_TRY(crl_infer_output(spec, "add", CRL_DTYPE_F32, spec->input[0].shape));
+    CRL_TRY(crl_infer_output(spec, "add", spec->compute, spec->input[0].shape));
     spec->gradient_inputs = 1u << 0 | 1u << 1;
     spec->cost.flops[CRL_PHASE_FORWARD] = crl_infer_elements(&spec->input[0]);
     crl_infer_bytes(spec, false);

@@ -48,7 +48,7 @@ static void count_cost(crl_layer_spec *spec) {
 static crl_status infer(crl_layer_spec *spec) {
     const attention_options *option = spec->options;
     CRL_TRY(crl_infer_begin(spec, "attention", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "attention", 0, CRL_DTYPE_F32, 3));
+    CRL_TRY(crl_infer_input(spec, "attention", 0, spec->compute, 3));
     crl_shape shape = spec->input[0].shape;
     if (shape.dimensions != 3) {
         return CRL_FAIL(INVALID, "attention %s: input has %d dimensions, expected 3", spec->node,
@@ -62,9 +62,9 @@ static crl_status infer(crl_layer_spec *spec) {
                         spec->node, (long long)packed, (long long)option->heads);
     }
     shape.size[2] = packed / PACKED;
-    CRL_TRY(crl_infer_output(spec, "attention", CRL_DTYPE_F32, shape));
-    CRL_TRY(
-        crl_infer_save(spec, "attention", CRL_SHAPE(shape.size[0], option->heads, shape.size[1])));
+    CRL_TRY(crl_infer_output(spec, "attention", spec->compute, shape));
+    CRL_TRY(crl_infer_save(spec, "attention", CRL_DTYPE_F32,
+                           CRL_SHAPE(shape.size[0], option->heads, shape.size[1])));
     spec->input_needs_inputs = 1u << 0;
     spec->input_needs_outputs = 1u << 0;
     spec->input_needs_saves = 1u << 0;

@@ -24,12 +24,12 @@ enum { FLOPS = 20 /* per element: its share of ten Philox rounds */ };
 static crl_status infer(crl_layer_spec *spec) {
     const dropout_options *option = spec->options;
     CRL_TRY(crl_infer_begin(spec, "dropout", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "dropout", 0, CRL_DTYPE_F32, 1));
+    CRL_TRY(crl_infer_input(spec, "dropout", 0, spec->compute, 1));
     if (!(option->p >= 0 && option->p < 1)) {
         return CRL_FAIL(INVALID, "dropout %s: p is %g, expected at least 0 and below 1", spec->node,
                         option->p);
     }
-    CRL_TRY(crl_infer_output(spec, "dropout", CRL_DTYPE_F32, spec->input[0].shape));
+    CRL_TRY(crl_infer_output(spec, "dropout", spec->compute, spec->input[0].shape));
     spec->gradient_inputs = 1u << 0;
     spec->cost.flops[CRL_PHASE_FORWARD] = FLOPS * crl_infer_elements(&spec->input[0]);
     spec->cost.flops[CRL_PHASE_INPUT] = spec->cost.flops[CRL_PHASE_FORWARD];
@@ -37,7 +37,7 @@ static crl_status infer(crl_layer_spec *spec) {
     return CRL_STATUS_OK;
 }
 
-static crl_status drop(const crl_layer_call *call, const float *x, float *y, bool accumulate) {
+static crl_status drop(const crl_layer_call *call, const void *x, void *y, bool accumulate) {
     const dropout_options *option = call->spec->options;
     const crl_shape *shape = &call->spec->input[0].shape;
     const crl_rng rng = {.seed = call->at.seed,

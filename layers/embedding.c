@@ -51,11 +51,13 @@ static int64_t tokens_per_sample(const crl_layer_spec *spec) {
 /* Tables are not read as a whole: a row per token. */
 static void count_cost(crl_layer_spec *spec) {
     const double y = crl_infer_elements(&spec->output[0]), x = crl_infer_elements(&spec->input[0]);
-    const double addends = spec->params, row_bytes = sizeof(float) * y;
+    const double addends = spec->params;
+    const double row_bytes = (double)crl_dtype_bytes(spec->compute) * y;
+    const double gradient_bytes = 2 * sizeof(float) * y; /* read and written */
     spec->cost.flops[CRL_PHASE_FORWARD] = y * (addends - 1);
     spec->cost.flops[CRL_PHASE_WEIGHT] = y * addends;
     spec->cost.bytes[CRL_PHASE_FORWARD] = sizeof(int32_t) * x + row_bytes * (addends + 1);
-    spec->cost.bytes[CRL_PHASE_WEIGHT] = sizeof(int32_t) * x + row_bytes * (2 * addends + 1);
+    spec->cost.bytes[CRL_PHASE_WEIGHT] = sizeof(int32_t) * x + row_bytes + gradient_bytes * addends;
 }
 
 static crl_status infer(crl_layer_spec *spec) {
@@ -69,7 +71,7 @@ static crl_status infer(crl_layer_spec *spec) {
                         spec->node, shape.dimensions, most);
     }
     shape.size[shape.dimensions++] = option->channels;
-    CRL_TRY(crl_infer_output(spec, "embedding", CRL_DTYPE_F32, shape));
+    CRL_TRY(crl_infer_output(spec, "embedding", spec->compute, shape));
     crl_param_spec param = {.name = "token",
                             .shape = CRL_SHAPE(option->vocabulary, option->channels),
                             .decay = true,

@@ -4,9 +4,9 @@
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "flatten", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "flatten", 0, CRL_DTYPE_F32, 1));
+    CRL_TRY(crl_infer_input(spec, "flatten", 0, spec->compute, 1));
     const crl_shape *x = &spec->input[0].shape;
-    CRL_TRY(crl_infer_output(spec, "flatten", CRL_DTYPE_F32,
+    CRL_TRY(crl_infer_output(spec, "flatten", spec->compute,
                              CRL_SHAPE(x->size[0], crl_shape_product(x, 1, x->dimensions))));
     spec->gradient_inputs = 1u << 0;
     crl_infer_bytes(spec, false);

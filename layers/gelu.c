@@ -22,8 +22,8 @@ enum { FORWARD_FLOPS = 18, INPUT_FLOPS = 30 };
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "gelu", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "gelu", 0, CRL_DTYPE_F32, 1));
-    CRL_TRY(crl_infer_output(spec, "gelu", CRL_DTYPE_F32, spec->input[0].shape));
+    CRL_TRY(crl_infer_input(spec, "gelu", 0, spec->compute, 1));
+    CRL_TRY(crl_infer_output(spec, "gelu", spec->compute, spec->input[0].shape));
     spec->input_needs_inputs = 1u << 0;
     spec->gradient_inputs = 1u << 0;
     const double elements = crl_infer_elements(&spec->input[0]);

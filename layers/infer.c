@@ -86,9 +86,10 @@ crl_status crl_infer_output(crl_layer_spec *spec, const char *type, crl_dtype dt
     return CRL_STATUS_OK;
 }
 
-crl_status crl_infer_save(crl_layer_spec *spec, const char *type, crl_shape shape) {
+crl_status crl_infer_save(crl_layer_spec *spec, const char *type, crl_dtype dtype,
+                          crl_shape shape) {
     CRL_ASSERT(spec->saves < CRL_LAYER_MAX_SAVED);
-    const crl_tensor_spec tensor = {CRL_DTYPE_F32, shape};
+    const crl_tensor_spec tensor = {dtype, shape};
     CRL_TRY(check_bytes(spec, type, "saved tensor", &tensor));
     spec->save[spec->saves++] = tensor;
     return CRL_STATUS_OK;
@@ -126,10 +127,18 @@ static double masked_bytes(const crl_tensor_spec *tensor, int count, uint32_t ma
     return bytes;
 }
 
+double crl_infer_param_bytes(const crl_layer_spec *spec, int param) {
+    const crl_param_spec *given = &spec->param[param];
+    const crl_tensor_spec read = {given->f32 ? CRL_DTYPE_F32 : spec->compute, given->shape};
+    return tensor_bytes(&read);
+}
+
 void crl_infer_bytes(crl_layer_spec *spec, bool input_reads_params) {
-    double params = 0;
+    double params = 0, gradients = 0;
     for (int i = 0; i < spec->params; ++i) {
-        params += (double)sizeof(float) * (double)crl_shape_elements(&spec->param[i].shape);
+        const crl_tensor_spec gradient = {CRL_DTYPE_F32, spec->param[i].shape};
+        params += crl_infer_param_bytes(spec, i);
+        gradients += tensor_bytes(&gradient);
     }
     const double outputs = masked_bytes(spec->output, spec->outputs, ~0u); /* also those of dy */
     double *bytes = spec->cost.bytes;
@@ -147,7 +156,7 @@ void crl_infer_bytes(crl_layer_spec *spec, bool input_reads_params) {
     bytes[CRL_PHASE_WEIGHT] = 0;
     if (spec->params != 0) {
         bytes[CRL_PHASE_WEIGHT] =
-            outputs + 2 * params +
+            outputs + 2 * gradients +
             masked_bytes(spec->input, spec->inputs, spec->weight_needs_inputs) +
             masked_bytes(spec->output, spec->outputs, spec->weight_needs_outputs) +
             masked_bytes(spec->save, spec->saves, spec->weight_needs_saves);

@@ -24,7 +24,8 @@ CRL_NODISCARD crl_status crl_infer_input_is(const crl_layer_spec *spec, const ch
 /* Append to the spec. */
 CRL_NODISCARD crl_status crl_infer_output(crl_layer_spec *spec, const char *type, crl_dtype dtype,
                                           crl_shape shape);
-CRL_NODISCARD crl_status crl_infer_save(crl_layer_spec *spec, const char *type, crl_shape shape);
+CRL_NODISCARD crl_status crl_infer_save(crl_layer_spec *spec, const char *type, crl_dtype dtype,
+                                        crl_shape shape);
 CRL_NODISCARD crl_status crl_infer_param(crl_layer_spec *spec, const char *type,
                                          const crl_param_spec *param);
 
@@ -33,6 +34,8 @@ int64_t crl_infer_last(const crl_tensor_spec *tensor);
 int64_t crl_infer_rows(const crl_tensor_spec *tensor);
 double crl_infer_elements(const crl_tensor_spec *tensor);
 
+/* Bytes of a parameter as calls read it. */
+double crl_infer_param_bytes(const crl_layer_spec *spec, int param);
 /* Fills cost.bytes from the needs-masks: everything declared is read once, every result is written
  * once, and weight gradients are read as well (they are added to). Call it last.
  * `input_reads_params`: the input gradient reads the parameters. */

@@ -21,20 +21,21 @@ enum { FORWARD_FLOPS = 7, INPUT_FLOPS = 10, WEIGHT_FLOPS = 5 };
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "layernorm", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "layernorm", 0, CRL_DTYPE_F32, 2));
+    CRL_TRY(crl_infer_input(spec, "layernorm", 0, spec->compute, 2));
     const crl_tensor_spec *x = &spec->input[0];
     const crl_shape channels = CRL_SHAPE(crl_infer_last(x));
-    CRL_TRY(crl_infer_output(spec, "layernorm", CRL_DTYPE_F32, x->shape));
+    CRL_TRY(crl_infer_output(spec, "layernorm", spec->compute, x->shape));
     CRL_TRY(crl_infer_param(
         spec, "layernorm",
-        &(crl_param_spec){.name = "weight", .shape = channels, .init = CRL_INIT_ONES}));
+        &(crl_param_spec){
+            .name = "weight", .shape = channels, .f32 = true, .init = CRL_INIT_ONES}));
     CRL_TRY(crl_infer_param(
         spec, "layernorm",
-        &(crl_param_spec){.name = "bias", .shape = channels, .init = CRL_INIT_ZEROS}));
+        &(crl_param_spec){.name = "bias", .shape = channels, .f32 = true, .init = CRL_INIT_ZEROS}));
     crl_shape rows = x->shape;
     rows.dimensions -= 1;
-    CRL_TRY(crl_infer_save(spec, "layernorm", rows));
-    CRL_TRY(crl_infer_save(spec, "layernorm", rows));
+    CRL_TRY(crl_infer_save(spec, "layernorm", CRL_DTYPE_F32, rows));
+    CRL_TRY(crl_infer_save(spec, "layernorm", CRL_DTYPE_F32, rows));
     spec->input_needs_inputs = spec->weight_needs_inputs = 1u << 0;
     spec->input_needs_saves = spec->weight_needs_saves = BOTH_SAVES;
     spec->gradient_inputs = 1u << 0;

@@ -9,8 +9,9 @@ enum { FLOPS = 3 };
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "mse", 2, 2));
-    CRL_TRY(crl_infer_input(spec, "mse", 0, CRL_DTYPE_F32, 1));
-    CRL_TRY(crl_infer_input_is(spec, "mse", 1, &spec->input[0]));
+    CRL_TRY(crl_infer_input(spec, "mse", 0, spec->compute, 1));
+    const crl_tensor_spec target = {CRL_DTYPE_F32, spec->input[0].shape};
+    CRL_TRY(crl_infer_input_is(spec, "mse", 1, &target));
     spec->input_needs_inputs = 1u << 0 | 1u << 1;
     spec->gradient_inputs = 1u << 0;
     spec->cost.flops[CRL_PHASE_FORWARD] = FLOPS * crl_infer_elements(&spec->input[0]);
@@ -43,6 +44,7 @@ const crl_layer crl_layer_mse = {
     .name = "mse",
     .help = "loss: squared difference of two tensors",
     .is_loss = true,
+    .f32_inputs = 1u << 1,
     .infer = infer,
     .forward = forward,
     .backward_input = backward_input,

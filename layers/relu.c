@@ -7,8 +7,8 @@
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "relu", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "relu", 0, CRL_DTYPE_F32, 1));
-    CRL_TRY(crl_infer_output(spec, "relu", CRL_DTYPE_F32, spec->input[0].shape));
+    CRL_TRY(crl_infer_input(spec, "relu", 0, spec->compute, 1));
+    CRL_TRY(crl_infer_output(spec, "relu", spec->compute, spec->input[0].shape));
     spec->input_needs_outputs = 1u << 0;
     spec->gradient_inputs = 1u << 0;
     const double elements = crl_infer_elements(&spec->input[0]);

@@ -26,8 +26,8 @@ typedef struct scale_state {
 static crl_status infer(crl_layer_spec *spec) {
     const scale_options *option = spec->options;
     CRL_TRY(crl_infer_begin(spec, "scale", 1, 1));
-    CRL_TRY(crl_infer_input(spec, "scale", 0, CRL_DTYPE_F32, 1));
-    CRL_TRY(crl_infer_output(spec, "scale", CRL_DTYPE_F32, spec->input[0].shape));
+    CRL_TRY(crl_infer_input(spec, "scale", 0, spec->compute, 1));
+    CRL_TRY(crl_infer_output(spec, "scale", spec->compute, spec->input[0].shape));
     CRL_TRY(crl_infer_param(
         spec, "scale",
         &(crl_param_spec){.name = "gain", .shape = CRL_SHAPE(1), .init = inits[option->init]}));
@@ -60,7 +60,8 @@ static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, 
         &state->times, &(crl_matmul_config){.m = n, .n = 1, .k = 1, .may_accumulate = true},
         env->stream));
     CRL_TRY_OUT(state->ops->create(
-        &state->dot, &(crl_matmul_config){.m = 1, .n = 1, .k = n, .may_accumulate = true},
+        &state->dot,
+        &(crl_matmul_config){.m = 1, .n = 1, .k = n, .may_accumulate = true, .y_is_f32 = true},
         env->stream));
     scratch_bytes[CRL_PHASE_FORWARD] = state->ops->scratch_bytes(state->times);
     scratch_bytes[CRL_PHASE_INPUT] = state->ops->scratch_bytes(state->times);

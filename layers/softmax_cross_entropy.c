@@ -16,7 +16,8 @@ typedef struct cross_entropy_options {
 
 typedef struct cross_entropy_state {
     crl_cross_entropy_config config;
-    float *label_weight; /* (V) or NULL */
+    const crl_device *device;
+    float *label_weight; /* (V), the device's, or NULL */
 } cross_entropy_state;
 
 static const crl_option options[] = {{.name = "ignore_index",
@@ -67,7 +68,7 @@ static crl_status check_label_weights(const crl_layer_spec *spec) {
 
 static crl_status infer(crl_layer_spec *spec) {
     CRL_TRY(crl_infer_begin(spec, "softmax_cross_entropy", 2, 3));
-    CRL_TRY(crl_infer_input(spec, "softmax_cross_entropy", LOGITS, CRL_DTYPE_F32, 2));
+    CRL_TRY(crl_infer_input(spec, "softmax_cross_entropy", LOGITS, spec->compute, 2));
     crl_tensor_spec rows = {CRL_DTYPE_I32, spec->input[LOGITS].shape};
     rows.shape.dimensions -= 1;
     CRL_TRY(crl_infer_input_is(spec, "softmax_cross_entropy", TARGETS, &rows));
@@ -78,7 +79,7 @@ static crl_status infer(crl_layer_spec *spec) {
         spec->input_needs_inputs |= 1u << ROW_WEIGHT;
     }
     CRL_TRY(check_label_weights(spec));
-    CRL_TRY(crl_infer_save(spec, "softmax_cross_entropy", rows.shape));
+    CRL_TRY(crl_infer_save(spec, "softmax_cross_entropy", CRL_DTYPE_F32, rows.shape));
     spec->input_needs_saves = 1u << 0;
     spec->gradient_inputs = 1u << LOGITS;
     const double elements = crl_infer_elements(&spec->input[LOGITS]);
@@ -93,25 +94,49 @@ static void release(void *memory) {
     if (state == NULL) {
         return;
     }
-    crl_free(state->label_weight);
+    if (state->label_weight != NULL) {
+        crl_device_free(state->device, state->label_weight);
+    }
     crl_free(state);
+}
+
+/* The weights of the labels in memory of the device. */
+static crl_status copy_weights(float **out, const crl_layer_spec *spec, const crl_layer_env *env) {
+    const crl_text_list *given = &((const cross_entropy_options *)spec->options)->label_weights;
+    const size_t bytes = (size_t)given->count * sizeof(float);
+    crl_status status = CRL_STATUS_OK;
+    float *table = NULL, *copy = NULL;
+    CRL_TRY_OUT(crl_alloc(&table, (size_t)given->count, sizeof *table));
+    for (int i = 0; i < given->count; ++i) {
+        CRL_TRY_OUT(parse_weight(&table[i], spec->node, given->item[i]));
+    }
+    CRL_TRY_OUT(crl_device_alloc(env->device, &copy, bytes));
+    CRL_TRY_OUT(crl_device_copy(env->device, env->stream, copy, table, bytes));
+    CRL_TRY_OUT(crl_device_stream_wait(env->device, env->stream));
+    *out = copy;
+    copy = NULL;
+out:
+    if (copy != NULL) {
+        crl_device_free(env->device, copy);
+    }
+    crl_free(table);
+    return status;
+}
+
+/* No stream on a device that has them: only sizes are asked for. */
+static bool will_run(const crl_layer_env *env) {
+    return env->stream != NULL || crl_device_is_host(env->device);
 }
 
 static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, void **out,
                           size_t scratch_bytes[CRL_PHASES]) {
     const cross_entropy_options *option = spec->options;
-    const int count = option->label_weights.count;
     crl_status status = CRL_STATUS_OK;
     cross_entropy_state *state = NULL;
-    (void)env;
-
     CRL_TRY_OUT(crl_alloc(&state, 1, sizeof *state));
-    if (count > 0) {
-        CRL_TRY_OUT(crl_alloc(&state->label_weight, (size_t)count, sizeof(float)));
-    }
-    for (int i = 0; i < count; ++i) {
-        CRL_TRY_OUT(
-            parse_weight(&state->label_weight[i], spec->node, option->label_weights.item[i]));
+    state->device = env->device;
+    if (option->label_weights.count > 0 && will_run(env)) {
+        CRL_TRY_OUT(copy_weights(&state->label_weight, spec, env));
     }
     state->config = (crl_cross_entropy_config){.rows = crl_infer_rows(&spec->input[LOGITS]),
                                                .classes = crl_infer_last(&spec->input[LOGITS]),
@@ -161,6 +186,7 @@ const crl_layer crl_layer_softmax_cross_entropy = {
     .options = options,
     .options_bytes = sizeof(cross_entropy_options),
     .is_loss = true,
+    .f32_inputs = 1u << ROW_WEIGHT,
     .infer = infer,
     .prepare = prepare,
     .release = release,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What holds for every registered layer. The registry is the test list: a layer without an example
- * in examples.h fails `EveryLayerHasAnExample`.
+ * What holds for every registered layer in every type that the tested backend computes in. The
+ * registry is the test list: a layer without an example in examples.h fails
+ * `EveryLayerHasAnExample`. Values are rounded to their types first and then taken as exact, so
+ * that a tolerance covers the roundings of the layer alone.
  */
 #include <algorithm>
 #include <sstream>
@@ -37,30 +39,67 @@ int64_t Elements(const crl_tensor_spec &spec) {
 Values DrawValues(const Example &example, const crl_layer_spec &spec) {
     enum { X = 0, W = 100, DY = 200, DX = 300, DW = 400 };
     Values out;
+    const auto draw = [](int stream, const crl_tensor_spec &of) {
+        return Rounded(of.dtype, Draw((uint32_t)stream, Elements(of)));
+    };
     for (int i = 0; i < spec.inputs; ++i) {
-        const int64_t count = Elements(spec.input[i]);
-        out.x.push_back(spec.input[i].dtype == CRL_DTYPE_I32
-                            ? DrawIntegers((uint32_t)(X + i), count, example.integers_below)
-                            : Draw((uint32_t)(X + i), count));
-        out.dx.push_back(Draw((uint32_t)(DX + i), count));
+        out.x.push_back(
+            spec.input[i].dtype == CRL_DTYPE_I32
+                ? DrawIntegers((uint32_t)(X + i), Elements(spec.input[i]), example.integers_below)
+                : draw(X + i, spec.input[i]));
+        out.dx.push_back(draw(DX + i, spec.input[i]));
     }
     for (int i = 0; i < spec.params; ++i) {
-        const int64_t count = crl_shape_elements(&spec.param[i].shape);
-        out.w.push_back(Draw((uint32_t)(W + i), count));
-        out.dw.push_back(Draw((uint32_t)(DW + i), count));
+        out.w.push_back(draw(W + i, {ParamType(spec, i), spec.param[i].shape}));
+        out.dw.push_back(draw(DW + i, {CRL_DTYPE_F32, spec.param[i].shape}));
     }
     for (int i = 0; i < spec.outputs; ++i) {
-        out.dy.push_back(Draw((uint32_t)(DY + i), Elements(spec.output[i])));
+        out.dy.push_back(draw(DY + i, spec.output[i]));
     }
     return out;
 }
 
-class LayersConformance : public testing::TestWithParam<Example> {
+struct Case {
+    const Example *example;
+    crl_dtype compute;
+};
+
+void PrintTo(const Case &value, std::ostream *out) {
+    *out << value.example->layer << " " << value.example->tag << " in "
+         << crl_dtype_name(value.compute);
+}
+
+/* All examples in all types that the backend has kernels for. */
+std::vector<Case> Cases() {
+    std::vector<Case> out;
+    for (const Example &example : Examples()) {
+        for (const crl_dtype dtype : {CRL_DTYPE_F32, CRL_DTYPE_BF16, CRL_DTYPE_F16}) {
+            if (crl_backend_kernels(backend(), dtype) != nullptr) {
+                out.push_back({&example, dtype});
+            }
+        }
+    }
+    return out;
+}
+
+/* The inputs of an example as a graph that computes in `compute` would give them. */
+std::vector<crl_tensor_spec> InputsOf(const Example &example, crl_dtype compute) {
+    const crl_layer *layer = Find(example.layer);
+    std::vector<crl_tensor_spec> inputs = example.inputs;
+    for (size_t i = 0; layer != nullptr && i < inputs.size(); ++i) {
+        const bool f32 = layer->f32_inputs >> i & 1 || (layer->as_is >> i & 1 && !example.typed);
+        if (inputs[i].dtype == CRL_DTYPE_F32 && !f32) {
+            inputs[i].dtype = compute;
+        }
+    }
+    return inputs;
+}
+
+class LayersConformance : public testing::TestWithParam<Case> {
   protected:
     void SetUp() override {
-        const Example &example = GetParam();
-        inferred_ = std::make_unique<Inferred>(example.layer, "node", example.inputs,
-                                               example.options, example.batch);
+        const Example &example = *GetParam().example;
+        inferred_ = Infer();
         ASSERT_EQ(inferred_->status, CRL_STATUS_OK) << inferred_->error;
         if (inferred_->layer->is_input) {
             return;
@@ -69,13 +108,41 @@ class LayersConformance : public testing::TestWithParam<Example> {
         settings_.at = {kSeed, 3, 17, 8, inferred_->spec.batch - example.padding, true};
     }
 
+    static std::unique_ptr<Inferred> Infer(crl_dtype compute = GetParam().compute) {
+        const Example &example = *GetParam().example;
+        return std::make_unique<Inferred>(example.layer, "node", InputsOf(example, compute),
+                                          example.options, example.batch, compute);
+    }
+
+    /* A tolerance that suffices in f32, with so many roundings of the type. */
+    static double Tolerance(double f32, double units) {
+        return f32 + units * Unit(GetParam().compute);
+    }
+
+    /* Results may also err by roundings of what they are made from, relative to their scale. */
+    static void CheckForward(const Results &got, const Numbers &exact) {
+        ASSERT_EQ(got.y.size(), exact.y.size());
+        for (size_t o = 0; o < got.y.size(); ++o) {
+            ASSERT_EQ(got.y[o].size(), exact.y[o].size());
+            double squares = 0;
+            for (const double y : exact.y[o]) {
+                squares += y * y / (double)exact.y[o].size();
+            }
+            for (size_t i = 0; i < got.y[o].size(); ++i) {
+                ASSERT_NEAR((double)got.y[o][i], exact.y[o][i],
+                            Tolerance(1e-5, 1) * (1 + std::abs(exact.y[o][i]) + std::sqrt(squares)))
+                    << "output " << o << " element " << i << ", seed " << kSeed;
+            }
+        }
+    }
+
     bool Computes() const { return !inferred_->layer->is_input; }
     Results Run(const Settings &settings) { return Execute(*inferred_, values_, settings); }
 
     /* The same in double; x and w may then be moved. */
     Numbers Exact() const {
         const crl_layer_spec &spec = inferred_->spec;
-        Numbers n{&spec, &GetParam().options, settings_.at, {}, {}, {}, {}};
+        Numbers n{&spec, &GetParam().example->options, settings_.at, {}, {}, {}, {}};
         for (int i = 0; i < spec.inputs; ++i) {
             n.x.emplace_back();
             for (const float x : values_.x[i]) {
@@ -91,7 +158,7 @@ class LayersConformance : public testing::TestWithParam<Example> {
 
     /* The number whose gradient backward computes. */
     double Functional(Numbers *n) const {
-        GetParam().reference(n);
+        GetParam().example->reference(n);
         double sum = n->loss.sum;
         for (size_t o = 0; o < n->y.size(); ++o) {
             for (size_t i = 0; i < n->y[o].size(); ++i) {
@@ -104,8 +171,8 @@ class LayersConformance : public testing::TestWithParam<Example> {
     /* Compares `gradient` of *variable (one of n's vectors) with central differences. */
     void CheckGradient(const char *what, Numbers *n, std::vector<double> *variable,
                        const std::vector<float> &gradient) const {
-        const size_t most_samples = GetParam().large ? 4 : 100;
-        constexpr double kTolerance = 1e-4;
+        const size_t most_samples = GetParam().example->large ? 4 : 100;
+        const double tolerance = Tolerance(1e-4, 2);
         const size_t stride = 1 + variable->size() / most_samples;
         std::vector<double> expected;
         double squares = 0;
@@ -123,7 +190,7 @@ class LayersConformance : public testing::TestWithParam<Example> {
         ASSERT_EQ(gradient.size(), variable->size()) << what;
         for (size_t k = 0; k < expected.size(); ++k) {
             ASSERT_NEAR((double)gradient[k * stride], expected[k],
-                        kTolerance * (std::abs(expected[k]) + scale) + 1e-8)
+                        tolerance * (std::abs(expected[k]) + scale) + 1e-8)
                 << what << " element " << k * stride << ", seed " << kSeed;
         }
     }
@@ -162,6 +229,12 @@ TEST(LayersConformanceList, EveryLayerHasAnExample) {
     }
 }
 
+TEST(LayersConformanceList, EveryTypeHasKernels) {
+    for (const crl_dtype dtype : {CRL_DTYPE_F32, CRL_DTYPE_BF16, CRL_DTYPE_F16}) {
+        EXPECT_NE(crl_backend_kernels(backend(), dtype), nullptr) << crl_dtype_name(dtype);
+    }
+}
+
 TEST(LayersConformanceList, TablesAreComplete) {
     for (const crl_layer *layer : Registry()) {
         SCOPED_TRACE(layer->name);
@@ -183,8 +256,8 @@ std::string Describe(const crl_layer_spec &spec) {
     }
     for (int i = 0; i < spec.params; ++i) {
         const crl_param_spec &param = spec.param[i];
-        out << param.name << " " << Text({CRL_DTYPE_F32, param.shape}) << " " << param.decay << " "
-            << param.init << " " << param.init_scale << "\n";
+        out << param.name << " " << Text({ParamType(spec, i), param.shape}) << " " << param.decay
+            << " " << param.init << " " << param.init_scale << "\n";
     }
     for (int i = 0; i < spec.saves; ++i) {
         out << "save " << Text(spec.save[i]) << "\n";
@@ -200,13 +273,11 @@ std::string Describe(const crl_layer_spec &spec) {
 }
 
 TEST_P(LayersConformance, InferIsPure) {
-    const Example &example = GetParam();
     const std::string first = Describe(inferred_->spec);
     crl_layer_spec again = inferred_->spec;
     ASSERT_EQ(inferred_->layer->infer(&again), CRL_STATUS_OK);
     EXPECT_EQ(Describe(again), first);
-    const Inferred other(example.layer, "node", example.inputs, example.options, example.batch);
-    EXPECT_EQ(Describe(other.spec), first);
+    EXPECT_EQ(Describe(Infer()->spec), first);
 }
 
 TEST_P(LayersConformance, InferFillsTheSpec) {
@@ -223,7 +294,7 @@ TEST_P(LayersConformance, InferFillsTheSpec) {
     EXPECT_EQ(saves, (1u << spec.saves) - 1) << "a save nobody reads";
     for (int i = 0; i < spec.inputs; ++i) {
         if (spec.gradient_inputs >> i & 1) {
-            EXPECT_EQ(spec.input[i].dtype, CRL_DTYPE_F32);
+            EXPECT_TRUE(IsReal(spec.input[i].dtype)) << Text(spec.input[i]);
         }
     }
     for (int i = 0; i < spec.outputs; ++i) {
@@ -250,20 +321,45 @@ TEST_P(LayersConformance, ForwardMatchesDouble) {
     }
     const Results got = Run(settings_);
     Numbers exact = Exact();
-    GetParam().reference(&exact);
-    ASSERT_EQ(got.y.size(), exact.y.size());
-    for (size_t o = 0; o < got.y.size(); ++o) {
-        ASSERT_EQ(got.y[o].size(), exact.y[o].size());
-        for (size_t i = 0; i < got.y[o].size(); ++i) {
-            ASSERT_NEAR((double)got.y[o][i], exact.y[o][i], 1e-5 * (1 + std::abs(exact.y[o][i])))
-                << "output " << o << " element " << i << ", seed " << kSeed;
-        }
-    }
+    GetParam().example->reference(&exact);
+    CheckForward(got, exact);
     EXPECT_NEAR(got.loss.sum, exact.loss.sum, 1e-5 * (1 + std::abs(exact.loss.sum)));
     EXPECT_NEAR(got.loss.weight, exact.loss.weight, 1e-6 * (1 + std::abs(exact.loss.weight)));
     EXPECT_EQ(got.loss.correct, exact.loss.correct);
     if (exact.loss.rows > 0) {
         EXPECT_EQ(got.loss.rows, exact.loss.rows);
+    }
+}
+
+/* `f32`, rounded to the type, but where the two computations fall on two sides of a tie. */
+void ExpectRounded(const std::vector<float> &got, const std::vector<float> &f32, crl_dtype dtype,
+                   const char *what) {
+    size_t same = 0;
+    ASSERT_EQ(got.size(), f32.size()) << what;
+    for (size_t i = 0; i < got.size(); ++i) {
+        same += got[i] == Round(dtype, f32[i]);
+    }
+    EXPECT_GE((double)same, 0.98 * (double)got.size()) << what;
+}
+
+/* Arithmetic is f32 in all types, so that nothing is rounded but what is stored. Where a result
+ * depends on another stored one, nothing can be said. */
+TEST_P(LayersConformance, ResultsAreThoseOfF32RoundedOnce) {
+    const crl_layer_spec &spec = inferred_->spec;
+    bool keeps_rounded = spec.outputs > 1;
+    for (int i = 0; i < spec.saves; ++i) {
+        keeps_rounded = keeps_rounded || spec.save[i].dtype != CRL_DTYPE_F32;
+    }
+    if (!Computes() || keeps_rounded) {
+        return;
+    }
+    const Results got = Run(settings_);
+    const Results f32 = Execute(*Infer(CRL_DTYPE_F32), values_, settings_);
+    for (int i = 0; i < spec.outputs; ++i) {
+        ExpectRounded(got.y[i], f32.y[i], spec.output[i].dtype, "output");
+    }
+    for (int i = 0; i < spec.inputs && spec.input_needs_outputs == 0; ++i) {
+        ExpectRounded(got.dx[i], f32.dx[i], spec.input[i].dtype, "input gradient");
     }
 }
 
@@ -294,12 +390,8 @@ TEST_P(LayersConformance, ForwardMatchesDoubleWhenNotTraining) {
     settings_.prepare_training = true;
     ExpectSame(got, Run(settings_));
     Numbers exact = Exact();
-    GetParam().reference(&exact);
-    for (size_t o = 0; o < got.y.size(); ++o) {
-        for (size_t i = 0; i < got.y[o].size(); ++i) {
-            ASSERT_NEAR((double)got.y[o][i], exact.y[o][i], 1e-5 * (1 + std::abs(exact.y[o][i])));
-        }
-    }
+    GetParam().example->reference(&exact);
+    CheckForward(got, exact);
 }
 
 TEST_P(LayersConformance, InputAndWeightGradientsAreIndependent) {
@@ -317,11 +409,12 @@ TEST_P(LayersConformance, InputAndWeightGradientsAreIndependent) {
 
 /* A layer may add its terms one by one to what is there, so a few roundings may differ. */
 void ExpectSum(const std::vector<float> &sum, const std::vector<float> &a,
-               const std::vector<float> &b, const char *what) {
+               const std::vector<float> &b, crl_dtype dtype, const char *what) {
     ASSERT_EQ(sum.size(), b.size()) << what;
     for (size_t i = 0; i < sum.size(); ++i) {
         const double largest = std::max({std::abs(sum[i]), std::abs(a[i]), std::abs(b[i])});
-        ASSERT_NEAR((double)sum[i], (double)a[i] + (double)b[i], 0x1p-21 * (largest + 1))
+        ASSERT_NEAR((double)sum[i], (double)a[i] + (double)b[i],
+                    (0x1p-21 + Unit(dtype)) * (largest + 1))
             << what << " element " << i;
     }
 }
@@ -335,11 +428,12 @@ TEST_P(LayersConformance, AccumulatingAdds) {
     const Results added = Run(settings_);
     for (int i = 0; i < inferred_->spec.inputs; ++i) {
         if (inferred_->spec.gradient_inputs >> i & 1) {
-            ExpectSum(added.dx[i], values_.dx[i], separate.dx[i], "input gradient");
+            ExpectSum(added.dx[i], values_.dx[i], separate.dx[i], inferred_->spec.input[i].dtype,
+                      "input gradient");
         }
     }
     for (int i = 0; i < inferred_->spec.params; ++i) {
-        ExpectSum(added.dw[i], values_.dw[i], separate.dw[i], "weight gradient");
+        ExpectSum(added.dw[i], values_.dw[i], separate.dw[i], CRL_DTYPE_F32, "weight gradient");
     }
 }
 
@@ -373,6 +467,29 @@ TEST_P(LayersConformance, BitsDoNotDependOnThreads) {
     }
 }
 
+/* What backward makes again instead of keeping it. */
+TEST_P(LayersConformance, ForwardAgainGivesTheSameBits) {
+    if (Computes()) {
+        settings_.again = true;
+        Run(settings_);
+    }
+}
+
+TEST_P(LayersConformance, LossScalesItsGradient) {
+    if (!inferred_->layer->is_loss) {
+        return;
+    }
+    const Results plain = Run(settings_);
+    settings_.loss_scale = 4;
+    const Results scaled = Run(settings_);
+    EXPECT_EQ(scaled.loss.sum, plain.loss.sum);
+    for (size_t i = 0; i < plain.dx[0].size(); ++i) {
+        ASSERT_NEAR(scaled.dx[0][i], 4 * plain.dx[0][i],
+                    (1e-6 + Unit(GetParam().compute)) * std::abs(scaled.dx[0][i]) + 1e-7)
+            << "element " << i;
+    }
+}
+
 TEST_P(LayersConformance, LossAddsToWhatIsThere) {
     if (!inferred_->layer->is_loss) {
         return;
@@ -391,9 +508,11 @@ TEST_P(LayersConformance, PrepareSurvivesEveryFailedAllocation) {
     if (layer.prepare == nullptr) {
         return;
     }
+    const Stream stream;
+    const crl_layer_env env = {Stream::device(), crl_backend_kernels(backend(), GetParam().compute),
+                               stream.get(), true};
     crl_alloc_watch watch{};
     crl_alloc_watch *before = crl_alloc_attach(&watch);
-    const crl_layer_env env = {&crl_device_cpu, &crl_kernels_cpu, nullptr, true};
     crl_status status = CRL_STATUS_NOMEM;
     for (int n = 1; n < 1000 && status != CRL_STATUS_OK; ++n) {
         void *state = nullptr;
@@ -430,9 +549,11 @@ TEST_P(LayersConformance, ShardCutsExistingDimensions) {
     EXPECT_EQ(layer.shard(&spec, 1 << 20, dimension), CRL_STATUS_INVALID);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, LayersConformance, testing::ValuesIn(Examples()),
-                         [](const testing::TestParamInfo<Example> &info) {
-                             return std::string(info.param.layer) + "_" + info.param.tag;
+INSTANTIATE_TEST_SUITE_P(Every, LayersConformance, testing::ValuesIn(Cases()),
+                         [](const testing::TestParamInfo<Case> &info) {
+                             return std::string(info.param.example->layer) + "_" +
+                                    info.param.example->tag + "_" +
+                                    crl_dtype_name(info.param.compute);
                          });
 
 } // namespace

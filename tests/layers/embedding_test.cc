@@ -51,16 +51,10 @@ TEST(LayersEmbedding, ComputesAKnownCase) {
 
 TEST(LayersEmbedding, RejectsTokensOutsideTheVocabulary) {
     const Inferred wte("embedding", "wte", {I32({1, 1})}, kPositions);
-    const float w[8] = {0};
-    float y[2];
     for (const int32_t token : {-1, 3, INT32_MIN, INT32_MAX}) {
-        crl_layer_call call{};
-        call.spec = &wte.spec;
-        call.kernels = &crl_kernels_cpu;
-        call.x[0] = &token;
-        call.w[0] = call.w[1] = w;
-        call.y[0] = y;
-        EXPECT_EQ(wte.layer->forward(&call), CRL_STATUS_INVALID) << token;
+        const Values values = {
+            {Integers({token})}, {std::vector<float>(6), std::vector<float>(8)}, {{1, 1}}, {}, {}};
+        EXPECT_EQ(Runner(wte, values, Settings{}).TryForward(), CRL_STATUS_INVALID) << token;
     }
 }
 

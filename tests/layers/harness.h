@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One layer under test: options from text, shapes from inference, every buffer between guard zones
- * and filled with a pattern, pointers only for what the layer declares to read.
+ * One layer under test on the backend that is linked: options from text, shapes from inference,
+ * every buffer between guard zones and filled with a pattern, pointers only for what the layer
+ * declares to read.
  */
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -18,6 +17,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/rng.h"
 #include "engine/ir/layer.h"
+#include "tests/layers/guarded.h"
 
 extern "C" {
 #define CRL_LAYER(name) extern const crl_layer crl_layer_##name;
@@ -65,8 +65,10 @@ inline std::string Text(const crl_tensor_spec &spec) {
 class Inferred {
   public:
     Inferred(const std::string &type, const std::string &node,
-             const std::vector<crl_tensor_spec> &inputs, const Texts &options, int64_t batch = -1)
+             const std::vector<crl_tensor_spec> &inputs, const Texts &options, int64_t batch = -1,
+             crl_dtype compute = CRL_DTYPE_F32)
         : layer(Find(type)), node_(node) {
+        spec.compute = compute;
         if (layer == nullptr) {
             status = CRL_FAIL(NOT_FOUND, "no layer %s", type.c_str());
         } else {
@@ -112,54 +114,6 @@ class Inferred {
     crl_arena arena_{};
 };
 
-/* Memory between guard zones, 64-byte aligned, filled with a pattern no layer writes. */
-class Guarded {
-  public:
-    explicit Guarded(size_t bytes) : bytes_(bytes), memory_(bytes / 4 + 3 * kZone, kPattern) {
-        const auto address = reinterpret_cast<uintptr_t>(memory_.data() + kZone);
-        begin_ = kZone + (64 - address % 64) % 64 / 4;
-        CRL_ASSERT(bytes % 4 == 0);
-    }
-    template <typename T = float> T *data() { return reinterpret_cast<T *>(&memory_[begin_]); }
-    size_t bytes() const { return bytes_; }
-    bool GuardsIntact() const {
-        for (size_t i = 0; i < memory_.size(); ++i) {
-            const bool inside = i >= begin_ && i < begin_ + bytes_ / 4;
-            if (!inside && memory_[i] != kPattern) {
-                return false;
-            }
-        }
-        return true;
-    }
-    bool FullyWritten() const {
-        for (size_t i = begin_; i < begin_ + bytes_ / 4; ++i) {
-            if (memory_[i] == kPattern) {
-                return false;
-            }
-        }
-        return true;
-    }
-    std::vector<float> Floats() const {
-        std::vector<float> out(bytes_ / 4);
-        std::memcpy(out.data(), &memory_[begin_], bytes_);
-        return out;
-    }
-    void Set(const std::vector<float> &values) {
-        ASSERT_EQ(values.size() * 4, bytes_);
-        std::memcpy(&memory_[begin_], values.data(), bytes_);
-    }
-
-  private:
-    static constexpr size_t kZone = 64;
-    static constexpr uint32_t kPattern = 0x7fb5a5a5u; /* a signalling NaN */
-    size_t bytes_, begin_;
-    std::vector<uint32_t> memory_;
-};
-
-inline size_t Bytes(const crl_tensor_spec &spec) {
-    return (size_t)crl_shape_elements(&spec.shape) * crl_dtype_bytes(spec.dtype);
-}
-
 /* How a layer is run. */
 struct Settings {
     int threads = 1;
@@ -167,8 +121,10 @@ struct Settings {
     bool prepare_training = true; /* env.training */
     bool weight_first = false;    /* W before I */
     bool fused = false;           /* backward in place of both */
+    bool again = false;           /* forward once more after backward */
     bool accumulate = false;
-    uint32_t dx_wanted = ~0u;
+    uint32_t dx_wanted = ~0u, dy_given = ~0u;
+    float loss_scale = 1;
     crl_call_position at{};
     crl_loss loss{}; /* before forward */
 };
@@ -179,16 +135,24 @@ struct Results {
     crl_loss loss{};
 };
 
-/* The values of a run; dx and dw are what accumulating runs add to. Integers as bits. */
+/* The values of a run, rounded to their types; dx and dw are what accumulating runs add to.
+ * Integers as bits. */
 struct Values {
     std::vector<std::vector<float>> x, w, dy, dx, dw;
 };
+
+/* The type calls get a parameter in. */
+inline crl_dtype ParamType(const crl_layer_spec &spec, int param) {
+    return spec.param[param].f32 ? CRL_DTYPE_F32 : spec.compute;
+}
 
 /* A prepared layer with all its buffers. Failures are reported through GoogleTest. */
 class Runner {
   public:
     Runner(const Inferred &inferred, const Values &values, const Settings &settings)
-        : layer_(*inferred.layer), spec_(inferred.spec), values_(values), settings_(settings) {}
+        : layer_(*inferred.layer), spec_(inferred.spec), values_(values), settings_(settings),
+          kernels_(crl_backend_kernels(backend(), spec_.compute)),
+          loss_(stream_, sizeof(crl_loss)) {}
     ~Runner() {
         if (layer_.release != nullptr) {
             layer_.release(state_);
@@ -200,37 +164,42 @@ class Runner {
 
     /* Runs everything; stops at the first fatal failure. */
     void Run(Results *out) {
+        ASSERT_NE(kernels_, nullptr) << "no kernels for " << crl_dtype_name(spec_.compute);
         crl_kernels_set_threads(settings_.threads);
         Prepare();
         Fill();
-        crl_alloc_watch watch{};
-        crl_alloc_watch *before = crl_alloc_attach(&watch);
-        const int64_t primitives = crl_kernels_primitives_created();
         Compute(out);
-        EXPECT_EQ(crl_kernels_primitives_created(), primitives) << "primitives after prepare";
-        EXPECT_EQ(watch.allocations.load(), 0) << "allocations after prepare";
-        crl_alloc_attach(before);
         CheckMemory();
+    }
+
+    /* What forward or the wait for it says. */
+    crl_status TryForward() {
+        Prepare();
+        Fill();
+        const crl_layer_call call = ForwardCall();
+        CRL_TRY(layer_.forward(&call));
+        return stream_.Wait();
     }
 
   private:
     using Buffers = std::vector<std::unique_ptr<Guarded>>;
+    using Function = crl_status (*)(const crl_layer_call *);
 
     void Prepare() {
         size_t bytes[CRL_PHASES] = {0};
         if (layer_.prepare != nullptr) {
-            const crl_layer_env env = {&crl_device_cpu, &crl_kernels_cpu, nullptr,
+            const crl_layer_env env = {Stream::device(), kernels_, stream_.get(),
                                        settings_.prepare_training};
             ASSERT_EQ(layer_.prepare(&spec_, &env, &state_, bytes), CRL_STATUS_OK)
                 << crl_error_message();
         }
         for (const size_t phase : bytes) {
-            scratch_.push_back(std::make_unique<Guarded>((phase + 3) / 4 * 4));
+            scratch_.push_back(std::make_unique<Guarded>(stream_, phase));
         }
     }
 
-    static void Add(Buffers *to, const crl_tensor_spec &spec) {
-        to->push_back(std::make_unique<Guarded>(Bytes(spec)));
+    void Add(Buffers *to, const crl_tensor_spec &spec) {
+        to->push_back(std::make_unique<Guarded>(stream_, spec));
     }
 
     void Fill() {
@@ -248,10 +217,9 @@ class Runner {
             dy_[i]->Set(values_.dy[i]);
         }
         for (int i = 0; i < spec_.params; ++i) {
-            const crl_tensor_spec param = {CRL_DTYPE_F32, spec_.param[i].shape};
-            Add(&w_, param);
+            Add(&w_, {ParamType(spec_, i), spec_.param[i].shape});
             w_[i]->Set(values_.w[i]);
-            Add(&dw_, param);
+            Add(&dw_, {CRL_DTYPE_F32, spec_.param[i].shape});
             if (settings_.accumulate) {
                 dw_[i]->Set(values_.dw[i]);
             }
@@ -259,14 +227,29 @@ class Runner {
         for (int i = 0; i < spec_.saves; ++i) {
             Add(&save_, spec_.save[i]);
         }
+        loss_.SetRaw(&settings_.loss, sizeof settings_.loss);
     }
 
-    crl_layer_call Call(int phase) {
+    /* Nothing may be allocated or created any more, and all work has to succeed. */
+    void Call(Function function, const crl_layer_call &call) {
+        crl_alloc_watch watch{};
+        crl_alloc_watch *before = crl_alloc_attach(&watch);
+        const int64_t primitives = crl_kernels_primitives_created();
+        const crl_status status = function(&call);
+        crl_alloc_attach(before);
+        EXPECT_EQ(crl_kernels_primitives_created(), primitives) << "primitives after prepare";
+        EXPECT_EQ(watch.allocations.load(), 0) << "allocations after prepare";
+        ASSERT_EQ(status, CRL_STATUS_OK) << crl_error_message();
+        ASSERT_EQ(stream_.Wait(), CRL_STATUS_OK) << crl_error_message();
+    }
+
+    crl_layer_call BeginCall(int phase) {
         crl_layer_call call{};
         call.spec = &spec_;
         call.state = state_;
-        call.kernels = &crl_kernels_cpu;
-        call.loss_scale = 1;
+        call.kernels = kernels_;
+        call.stream = stream_.get();
+        call.loss_scale = settings_.loss_scale;
         call.at = settings_.at;
         call.scratch = scratch_[phase]->data();
         for (int i = 0; i < spec_.params; ++i) {
@@ -275,8 +258,8 @@ class Runner {
         return call;
     }
 
-    void Forward(Results *out) {
-        crl_layer_call call = Call(CRL_PHASE_FORWARD);
+    crl_layer_call ForwardCall() {
+        crl_layer_call call = BeginCall(CRL_PHASE_FORWARD);
         for (int i = 0; i < spec_.inputs; ++i) {
             call.x[i] = x_[i]->data();
         }
@@ -286,9 +269,12 @@ class Runner {
         for (int i = 0; i < spec_.saves; ++i) {
             call.save[i] = save_[i]->data();
         }
-        out->loss = settings_.loss;
-        call.loss = layer_.is_loss ? &out->loss : nullptr;
-        ASSERT_EQ(layer_.forward(&call), CRL_STATUS_OK) << crl_error_message();
+        call.loss = layer_.is_loss ? loss_.data<crl_loss>() : nullptr;
+        return call;
+    }
+
+    void Forward(Results *out) {
+        Call(layer_.forward, ForwardCall());
         for (auto &buffer : y_) {
             EXPECT_TRUE(buffer->FullyWritten()) << "output";
             out->y.push_back(buffer->Floats());
@@ -297,10 +283,11 @@ class Runner {
             EXPECT_TRUE(buffer->FullyWritten()) << "saved tensor";
             out->save.push_back(buffer->Floats());
         }
+        std::memcpy(&out->loss, loss_.Raw().data(), sizeof out->loss);
     }
 
     crl_layer_call BackwardCall(int phase, bool both) {
-        crl_layer_call call = Call(phase);
+        crl_layer_call call = BeginCall(phase);
         const bool input = phase == CRL_PHASE_INPUT || both;
         const bool weight = phase == CRL_PHASE_WEIGHT || both;
         const auto needs = [&](uint32_t of_input, uint32_t of_weight) {
@@ -317,29 +304,27 @@ class Runner {
         }
         for (int i = 0; i < spec_.outputs; ++i) {
             call.y[i] = outputs >> i & 1 ? y_[i]->data() : nullptr;
-            call.dy[i] = dy_[i]->data();
+            call.dy[i] = settings_.dy_given >> i & 1 ? dy_[i]->data() : nullptr;
         }
         for (int i = 0; i < spec_.saves; ++i) {
             call.save[i] = saves >> i & 1 ? save_[i]->data() : nullptr;
         }
         for (int i = 0; i < spec_.params; ++i) {
-            call.dw[i] = weight ? dw_[i]->data() : nullptr;
+            call.dw[i] = weight ? dw_[i]->data<float>() : nullptr;
         }
         call.dw_accumulate = settings_.accumulate;
         return call;
     }
 
     void BackwardInput() {
-        const crl_layer_call call = BackwardCall(CRL_PHASE_INPUT, false);
         if (layer_.backward_input != nullptr) {
-            ASSERT_EQ(layer_.backward_input(&call), CRL_STATUS_OK) << crl_error_message();
+            Call(layer_.backward_input, BackwardCall(CRL_PHASE_INPUT, false));
         }
     }
 
     void BackwardWeight() {
-        const crl_layer_call call = BackwardCall(CRL_PHASE_WEIGHT, false);
         if (layer_.backward_weight != nullptr) {
-            ASSERT_EQ(layer_.backward_weight(&call), CRL_STATUS_OK) << crl_error_message();
+            Call(layer_.backward_weight, BackwardCall(CRL_PHASE_WEIGHT, false));
         }
     }
 
@@ -347,9 +332,7 @@ class Runner {
         if (settings_.fused) {
             const bool larger =
                 scratch_[CRL_PHASE_INPUT]->bytes() > scratch_[CRL_PHASE_WEIGHT]->bytes();
-            const crl_layer_call call =
-                BackwardCall(larger ? CRL_PHASE_INPUT : CRL_PHASE_WEIGHT, true);
-            ASSERT_EQ(layer_.backward(&call), CRL_STATUS_OK) << crl_error_message();
+            Call(layer_.backward, BackwardCall(larger ? CRL_PHASE_INPUT : CRL_PHASE_WEIGHT, true));
         } else if (settings_.weight_first) {
             BackwardWeight();
             BackwardInput();
@@ -374,12 +357,25 @@ class Runner {
             EXPECT_TRUE(buffer->FullyWritten()) << "dw";
             out->dw.push_back(buffer->Floats());
         }
+        if (settings_.again) {
+            ForwardAgain();
+        }
+        const char *change = settings_.again ? "forward has other bits" : "backward changed it";
         for (size_t i = 0; i < y_.size(); ++i) {
-            EXPECT_TRUE(Same(y_[i]->Floats(), out->y[i])) << "backward changed an output";
+            EXPECT_TRUE(Same(y_[i]->Floats(), out->y[i])) << "output: " << change;
         }
         for (size_t i = 0; i < save_.size(); ++i) {
-            EXPECT_TRUE(Same(save_[i]->Floats(), out->save[i])) << "backward changed a save";
+            EXPECT_TRUE(Same(save_[i]->Floats(), out->save[i])) << "saved tensor: " << change;
         }
+    }
+
+    void ForwardAgain() {
+        for (Buffers *all : {&y_, &save_, &scratch_}) {
+            for (auto &buffer : *all) {
+                buffer->Poison();
+            }
+        }
+        Call(layer_.forward, ForwardCall());
     }
 
     static bool Same(const std::vector<float> &a, const std::vector<float> &b) {
@@ -393,6 +389,7 @@ class Runner {
                 EXPECT_TRUE(buffer->GuardsIntact()) << "written beyond the end of a buffer";
             }
         }
+        EXPECT_TRUE(loss_.GuardsIntact()) << "written beyond the loss";
         for (int i = 0; i < spec_.inputs; ++i) {
             EXPECT_TRUE(Same(x_[i]->Floats(), values_.x[i])) << "input changed";
         }
@@ -408,7 +405,10 @@ class Runner {
     crl_layer_spec spec_;
     const Values &values_;
     const Settings settings_;
+    const crl_kernels *kernels_;
     void *state_ = nullptr;
+    const Stream stream_;
+    Guarded loss_;
     Buffers x_, y_, w_, save_, dx_, dw_, dy_, scratch_;
 };
 

@@ -81,6 +81,31 @@ TEST(LayersLinear, ComputesAKnownCase) {
     EXPECT_EQ(got.dw[1], (std::vector<float>{1, -1}));
 }
 
+TEST(LayersLinear, FusedActivationSavesWhatItIsOf) {
+    const Inferred fc("linear", "fc", {F32({1, 2})}, {{"out", "2"}, {"activation", "relu"}});
+    ASSERT_EQ(fc.error, "");
+    EXPECT_EQ(fc.spec.input_needs_saves, 1u);
+    EXPECT_EQ(fc.spec.weight_needs_saves, 1u);
+    const Values values = {{{1, 2}}, {{3, 4, 5, 6}, {10, -20}}, {{1, -1}}, {}, {}};
+    const Results got = Execute(fc, values, Settings{});
+    EXPECT_EQ(got.y[0], (std::vector<float>{21, 0}));
+    EXPECT_EQ(got.save[0], (std::vector<float>{21, -3}));
+    EXPECT_EQ(got.dx[0], (std::vector<float>{3, 4}));
+    EXPECT_EQ(got.dw[0], (std::vector<float>{1, 2, 0, 0}));
+    EXPECT_EQ(got.dw[1], (std::vector<float>{1, 0}));
+}
+
+TEST(LayersLinear, HalfTypesHalveTheTraffic) {
+    const crl_tensor_spec x = {CRL_DTYPE_BF16, F32({2, 3, 4}).shape};
+    const Inferred fc("linear", "fc", {x}, {{"out", "5"}, {"bias", "false"}}, -1, CRL_DTYPE_BF16);
+    ASSERT_EQ(fc.error, "");
+    EXPECT_EQ(Text(fc.spec.output[0]), "bf16(2,3,5)");
+    const double in = 2 * 24, w = 2 * 20, y = 2 * 30;
+    EXPECT_EQ(fc.spec.cost.bytes[CRL_PHASE_FORWARD], in + w + y);
+    EXPECT_EQ(fc.spec.cost.bytes[CRL_PHASE_INPUT], y + w + in);
+    EXPECT_EQ(fc.spec.cost.bytes[CRL_PHASE_WEIGHT], y + in + 2 * (4 * 20)) << "gradients are f32";
+}
+
 TEST(LayersLinear, ShardsItsOutputs) {
     const Inferred fc("linear", "fc", {F32({1, 2})}, {{"out", "6"}});
     int dimension[CRL_LAYER_MAX_PARAMS] = {-7, -7, -7, -7};

@@ -32,18 +32,47 @@ struct Numbers {
     }
 };
 
-inline void ReferenceLinear(Numbers *n) {
-    const int64_t in = n->Last(0), rows = n->Rows(0), out = (int64_t)n->w[0].size() / in;
-    n->y[0].assign(rows * out, 0);
+inline double Gelu(double x, bool tanh) {
+    return tanh ? x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+                : x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+}
+
+inline double Activate(const std::string &activation, double x) {
+    if (activation == "relu") {
+        return x > 0 ? x : 0;
+    }
+    return activation == "none" ? x : Gelu(x, activation == "gelu_tanh");
+}
+
+/* f(x w^T + b); b NULL: 0 */
+inline std::vector<double> Dense(const std::vector<double> &x, const std::vector<double> &w,
+                                 const std::vector<double> *b, int64_t in,
+                                 const std::string &activation) {
+    const int64_t rows = (int64_t)x.size() / in, out = (int64_t)w.size() / in;
+    std::vector<double> y(rows * out);
     for (int64_t r = 0; r < rows; ++r) {
         for (int64_t o = 0; o < out; ++o) {
-            double sum = n->w.size() == 2 ? n->w[1][o] : 0;
+            double sum = b != nullptr ? (*b)[o] : 0;
             for (int64_t i = 0; i < in; ++i) {
-                sum += n->x[0][r * in + i] * n->w[0][o * in + i];
+                sum += x[r * in + i] * w[o * in + i];
             }
-            n->y[0][r * out + o] = sum;
+            y[r * out + o] = Activate(activation, sum);
         }
     }
+    return y;
+}
+
+inline void ReferenceLinear(Numbers *n) {
+    n->y[0] = Dense(n->x[0], n->w[0], n->w.size() == 2 ? &n->w[1] : nullptr, n->Last(0),
+                    n->Choice("activation", "none"));
+}
+
+inline void ReferenceMlp(Numbers *n) {
+    const bool bias = n->w.size() == 4;
+    const std::vector<double> h = Dense(n->x[0], n->w[0], bias ? &n->w[1] : nullptr, n->Last(0),
+                                        n->Choice("activation", "gelu"));
+    n->y[0] = Dense(h, n->w[bias ? 2 : 1], bias ? &n->w[3] : nullptr,
+                    (int64_t)n->Option("hidden", 0), "none");
 }
 
 inline void ReferenceEmbedding(Numbers *n) {
@@ -59,28 +88,63 @@ inline void ReferenceEmbedding(Numbers *n) {
     }
 }
 
+inline std::vector<double> Normalise(const Numbers &n, const std::vector<double> &x) {
+    const int64_t channels = n.Last(0), rows = n.Rows(0);
+    std::vector<double> y(x.size());
+    for (int64_t r = 0; r < rows; ++r) {
+        const double *row = &x[r * channels];
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < channels; ++c) {
+            mean += row[c] / (double)channels;
+        }
+        for (int64_t c = 0; c < channels; ++c) {
+            variance += (row[c] - mean) * (row[c] - mean) / (double)channels;
+        }
+        const double rstd = 1 / std::sqrt(variance + n.Option("epsilon", 1e-5));
+        for (int64_t c = 0; c < channels; ++c) {
+            y[r * channels + c] = (row[c] - mean) * rstd * n.w[0][c] + n.w[1][c];
+        }
+    }
+    return y;
+}
+
 inline void ReferenceLayernorm(Numbers *n) {
+    n->y[0] = Normalise(*n, n->x[0]);
+}
+
+inline void ReferenceAddLayernorm(Numbers *n) {
+    n->y[0] = n->x[0];
+    for (size_t i = 0; i < n->x[0].size(); ++i) {
+        n->y[0][i] += n->x[1][i];
+    }
+    n->y[1] = Normalise(*n, n->y[0]);
+}
+
+inline void ReferenceRmsnorm(Numbers *n) {
     const int64_t channels = n->Last(0), rows = n->Rows(0);
     n->y[0].assign(rows * channels, 0);
     for (int64_t r = 0; r < rows; ++r) {
         const double *x = &n->x[0][r * channels];
-        double mean = 0, variance = 0;
+        double squares = 0;
         for (int64_t c = 0; c < channels; ++c) {
-            mean += x[c] / (double)channels;
+            squares += x[c] * x[c] / (double)channels;
         }
         for (int64_t c = 0; c < channels; ++c) {
-            variance += (x[c] - mean) * (x[c] - mean) / (double)channels;
-        }
-        const double rstd = 1 / std::sqrt(variance + n->Option("epsilon", 1e-5));
-        for (int64_t c = 0; c < channels; ++c) {
-            n->y[0][r * channels + c] = (x[c] - mean) * rstd * n->w[0][c] + n->w[1][c];
+            n->y[0][r * channels + c] =
+                x[c] / std::sqrt(squares + n->Option("epsilon", 1e-5)) * n->w[0][c];
         }
     }
 }
 
-inline double Gelu(double x, bool tanh) {
-    return tanh ? x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
-                : x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+inline void ReferenceSwiglu(Numbers *n) {
+    const int64_t channels = n->Last(0) / 2, rows = n->Rows(0);
+    n->y[0].assign(rows * channels, 0);
+    for (int64_t r = 0; r < rows; ++r) {
+        const double *u = &n->x[0][r * 2 * channels], *v = u + channels;
+        for (int64_t c = 0; c < channels; ++c) {
+            n->y[0][r * channels + c] = u[c] / (1 + std::exp(-u[c])) * v[c];
+        }
+    }
 }
 
 inline void ReferenceGelu(Numbers *n) {
@@ -166,7 +230,8 @@ inline void ReferenceDropout(Numbers *n) {
     }
 }
 
-inline void ReferenceFlatten(Numbers *n) {
+/* flatten, cast */
+inline void ReferenceSame(Numbers *n) {
     n->y[0] = n->x[0];
 }
 

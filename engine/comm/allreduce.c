@@ -3,8 +3,6 @@
  * What all all-reduces have in common: the table of algorithms, the checks of their arguments, and
  * waiting. A new algorithm is one file and one line here.
  */
-#include <string.h>
-
 #include "engine/base/alloc.h"
 #include "engine/comm/collective_internal.h"
 #include "engine/comm/comm_internal.h"
@@ -66,8 +64,10 @@ crl_status crl_allreduce_base_init(crl_allreduce_base *base, const crl_allreduce
     CRL_TRY(check_config(config));
     base->config = *config;
     base->group = *config->group;
+    const crl_comm *comm = config->group->comm;
     if (!config->scratch) {
-        CRL_TRY(crl_alloc(&base->own_scratch, scratch_bytes(config), 1));
+        base->own_device = comm && comm->device ? comm->device : &crl_device_cpu;
+        CRL_TRY(crl_device_alloc(base->own_device, &base->own_scratch, scratch_bytes(config)));
     }
     base->scratch = config->scratch ? config->scratch : base->own_scratch;
     return CRL_STATUS_OK;
@@ -77,7 +77,9 @@ void crl_allreduce_base_fini(crl_allreduce_base *base) {
     if (base->in_flight) {
         crl_comm_abort(base->group.comm);
     }
-    crl_free(base->own_scratch);
+    if (base->own_scratch) {
+        crl_device_free(base->own_device, base->own_scratch);
+    }
 }
 
 int crl_allreduce_tag(const crl_allreduce_base *base) {
@@ -125,7 +127,7 @@ crl_status crl_allreduce_join(float **out, const crl_allreduce_config *config,
                               const crl_lane_node *node, int nodes, float *result, int64_t count) {
     if (nodes == 0) {
         if (count > 0) {
-            memset(result, 0, (size_t)count * sizeof *result);
+            CRL_TRY(crl_comm_zero(config->group->comm, result, (size_t)count * sizeof *result));
         }
         *out = result;
         return CRL_STATUS_OK;
@@ -135,6 +137,15 @@ crl_status crl_allreduce_join(float **out, const crl_allreduce_config *config,
     }
     *out = node[0].data;
     return CRL_STATUS_OK;
+}
+
+const crl_allreduce_algorithm *crl_allreduce_on(const crl_comm *comm,
+                                                const crl_allreduce_algorithm *algorithm) {
+    const crl_allreduce_algorithm *own = NULL;
+    if (comm->kind) {
+        own = algorithm->canonical ? comm->kind->tree : comm->kind->sum;
+    }
+    return own ? own : algorithm;
 }
 
 typedef struct allreduce_wait {
@@ -156,6 +167,9 @@ static crl_status poll_allreduce(void *argument, crl_poll_result *result) {
 
 crl_status crl_allreduce_wait(const crl_allreduce_algorithm *algorithm, crl_allreduce *allreduce,
                               crl_comm *comm, const char *what) {
+    if (algorithm->follow) {
+        return algorithm->follow(allreduce);
+    }
     allreduce_wait wait = {algorithm, allreduce, comm, 0};
     CRL_TRY(crl_comm_wait_poll(comm, what, poll_allreduce, &wait));
     return CRL_STATUS_OK;

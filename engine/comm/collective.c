@@ -11,10 +11,9 @@
  */
 #include "engine/comm/collective.h"
 
-#include <string.h>
-
 #include "engine/base/alloc.h"
 #include "engine/comm/collective_internal.h"
+#include "engine/comm/comm_internal.h"
 
 static const int blocking = -1; /* channel of crl_group_tag */
 
@@ -93,6 +92,10 @@ crl_status crl_broadcast(const crl_group *group, int root, void *data, size_t by
 }
 
 crl_status crl_all_gather(const crl_group *group, void *data, size_t bytes) {
+    crl_comm *comm = group->comm;
+    if (comm->kind && comm->kind->all_gather) {
+        return crl_comm_end_job(comm, comm->kind->all_gather(comm->wire, group, data, bytes));
+    }
     const int size = group->size;
     char *block = data;
     for (int s = 0; s < size - 1; s++) {
@@ -108,8 +111,36 @@ crl_status crl_all_gather(const crl_group *group, void *data, size_t bytes) {
     return CRL_STATUS_OK;
 }
 
+static crl_status add_block(const crl_comm *comm, float *sum, const float *x, int64_t count) {
+    if (comm->device && !crl_device_is_host(comm->device)) {
+        return comm->reduce->add(comm->stream, sum, x, count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sum[i] += x[i];
+    }
+    return CRL_STATUS_OK;
+}
+
+/* In scratch, where all blocks but this member's own have arrived. */
+static crl_status sum_blocks(const crl_group *group, float *data, int64_t count, float *scratch) {
+    const crl_comm *comm = group->comm;
+    const size_t bytes = (size_t)count * sizeof *data;
+    float *sum = data + group->me * count;
+    CRL_TRY(crl_comm_copy(comm, scratch + group->me * count, sum, bytes));
+    CRL_TRY(crl_comm_copy(comm, sum, scratch, bytes));
+    for (int member = 1; member < group->size; member++) {
+        CRL_TRY(add_block(comm, sum, scratch + member * count, count));
+    }
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_reduce_scatter(const crl_group *group, float *data, int64_t count, float *scratch) {
     const int size = group->size, me = group->me;
+    crl_comm *comm = group->comm;
+    if (comm->kind && comm->kind->reduce_scatter) {
+        return crl_comm_end_job(
+            comm, comm->kind->reduce_scatter(comm->wire, group, data, count, scratch));
+    }
     size_t bytes;
     CRL_TRY(crl_size_mul(&bytes, (size_t)count, sizeof *data, "reduce-scatter"));
     for (int s = 1; s < size; s++) {
@@ -121,17 +152,5 @@ crl_status crl_reduce_scatter(const crl_group *group, float *data, int64_t count
                                .bytes = bytes};
         CRL_TRY(exchange_wait(group, &step, "reduce-scatter"));
     }
-    if (count == 0) {
-        return CRL_STATUS_OK;
-    }
-    float *sum = data + me * count;
-    memcpy(scratch + me * count, sum, bytes);
-    memcpy(sum, scratch, bytes);
-    for (int member = 1; member < size; member++) {
-        const float *x = scratch + member * count;
-        for (int64_t i = 0; i < count; i++) {
-            sum[i] += x[i];
-        }
-    }
-    return CRL_STATUS_OK;
+    return count > 0 ? sum_blocks(group, data, count, scratch) : CRL_STATUS_OK;
 }

@@ -42,6 +42,7 @@ typedef struct crl_allreduce_base {
     crl_group group;
     float *scratch;
     void *own_scratch; /* NULL: the caller lends it */
+    const crl_device *own_device;
     bool in_flight;
     int64_t count; /* elements in flight */
 } crl_allreduce_base;

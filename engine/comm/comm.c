@@ -18,33 +18,56 @@
 enum {
     DEADLINE_S = 300,
     ROLL_CALL_S = 2,
-    IDLE_NS = 20 * 1000 * 1000 /* a lost wake-up costs this much */
+    IDLE_NS = 20 * 1000 * 1000, /* a lost wake-up costs this much */
+    SOON_NS = 20 * 1000         /* a device's end of work is noticed so late */
 };
 static const int64_t ns_per_s = 1000000000;
+
+/* The one that has the rank's wire, if any has. */
+static crl_comm *device_side(crl_comm *comm) {
+    return comm->wire || !comm->other ? comm : comm->other;
+}
 
 void crl_comm_abort(crl_comm *comm) {
     if (crl_error_get()->status == CRL_STATUS_OK) {
         (void)CRL_FAIL(INTERNAL, "rank %d ended the job without a reason", comm->rank);
     }
+    const crl_comm *at = device_side(comm);
+    if (at->wire) {
+        at->kind->abort(at->wire);
+    }
     comm->transport->abort(comm->endpoint, crl_error_get());
 }
 
-static crl_status end_job(crl_comm *comm, crl_status status) {
-    crl_comm_abort(comm);
+crl_status crl_comm_end_job(crl_comm *comm, crl_status status) {
+    if (status != CRL_STATUS_OK) {
+        crl_comm_abort(comm);
+    }
     return status;
+}
+
+crl_status crl_comm_attend(const crl_comm *comm) {
+    return comm->transport->attend ? comm->transport->attend(comm->endpoint) : CRL_STATUS_OK;
+}
+
+/* Where traffic and waiting are counted. */
+static crl_comm *books_of(crl_comm *comm) {
+    return comm->device ? comm->other : comm;
 }
 
 static crl_status check_message(crl_comm *comm, int peer, int tag, const crl_request *request) {
     if (peer < 0 || peer >= comm->ranks) {
-        return end_job(comm, CRL_FAIL(INVALID, "message: peer is rank %d, expected 0 to %d", peer,
-                                      comm->ranks - 1));
+        return crl_comm_end_job(
+            comm,
+            CRL_FAIL(INVALID, "message: peer is rank %d, expected 0 to %d", peer, comm->ranks - 1));
     }
     if (tag < 0 || tag >= 1 << 30) {
-        return end_job(comm, CRL_FAIL(INVALID, "message: tag is %d, expected 0 to 2^30 - 1", tag));
+        return crl_comm_end_job(
+            comm, CRL_FAIL(INVALID, "message: tag is %d, expected 0 to 2^30 - 1", tag));
     }
     if (request->active) {
-        return end_job(comm,
-                       CRL_FAIL(INVALID, "message with rank %d: its request is in use", peer));
+        return crl_comm_end_job(
+            comm, CRL_FAIL(INVALID, "message with rank %d: its request is in use", peer));
     }
     return CRL_STATUS_OK;
 }
@@ -57,26 +80,45 @@ crl_status crl_comm_reserve(crl_comm *comm, int requests) {
 crl_status crl_comm_send(crl_comm *comm, int peer, int tag, const void *data, size_t bytes,
                          crl_request *request) {
     CRL_TRY(check_message(comm, peer, tag, request));
-    CRL_TRY(comm->transport->send(comm->endpoint, peer, tag, data, bytes, request));
-    comm->sent_bytes += (int64_t)bytes;
-    comm->sent_messages++;
+    if (comm->wire) {
+        CRL_TRY(
+            crl_comm_end_job(comm, comm->kind->send(comm->wire, peer, tag, data, bytes, request)));
+    } else {
+        CRL_TRY(comm->transport->send(comm->endpoint, peer, tag, data, bytes, request));
+    }
+    crl_comm *books = books_of(comm);
+    books->sent_bytes += (int64_t)bytes;
+    books->sent_messages++;
     return CRL_STATUS_OK;
 }
 
 crl_status crl_comm_recv(crl_comm *comm, int peer, int tag, void *data, size_t bytes,
                          crl_request *request) {
     CRL_TRY(check_message(comm, peer, tag, request));
-    CRL_TRY(comm->transport->recv(comm->endpoint, peer, tag, data, bytes, request));
-    comm->received_bytes += (int64_t)bytes;
+    if (comm->wire) {
+        CRL_TRY(
+            crl_comm_end_job(comm, comm->kind->recv(comm->wire, peer, tag, data, bytes, request)));
+    } else {
+        CRL_TRY(comm->transport->recv(comm->endpoint, peer, tag, data, bytes, request));
+    }
+    books_of(comm)->received_bytes += (int64_t)bytes;
     return CRL_STATUS_OK;
 }
 
-crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done) {
+/* `follow`: see crl_wire_kind.test. */
+static crl_status test(crl_comm *comm, crl_request *request, bool follow, bool *done) {
     if (!request->active) {
         *done = true;
         return CRL_STATUS_OK;
     }
-    CRL_TRY(comm->transport->test(comm->endpoint, request, done));
+    if (comm->wire) {
+        return crl_comm_end_job(comm, comm->kind->test(comm->wire, request, follow, done));
+    }
+    return comm->transport->test(comm->endpoint, request, done);
+}
+
+crl_status crl_comm_test(crl_comm *comm, crl_request *request, bool *done) {
+    CRL_TRY(test(comm, request, false, done));
     return CRL_STATUS_OK;
 }
 
@@ -109,6 +151,9 @@ static void report_ranks(report *to, const crl_comm *comm, const crl_wait_note *
             report_add(to, "; rank %d does not answer", rank);
         } else if (note[rank].peer < 0) {
             report_add(to, "; rank %d does not wait", rank);
+        } else if (note[rank].peer == rank) {
+            report_add(to, "; rank %d waits for its device (%s) since %.1f s", rank,
+                       note[rank].what, (double)(now_ns - note[rank].since_ns) / 1e9);
         } else {
             report_add(to, "; rank %d waits for rank %d (%s) since %.1f s", rank, note[rank].peer,
                        note[rank].what, (double)(now_ns - note[rank].since_ns) / 1e9);
@@ -123,8 +168,13 @@ static crl_status give_up(crl_comm *comm, const char *what, const crl_poll_resul
     crl_wait_note *note = NULL;
     bool *answered = NULL;
     crl_status status;
-    report_add(&text, "waited %.1f s %s%s %s rank %d", (double)waited_ns / 1e9,
-               at->receiving ? "for " : "to send ", what, at->receiving ? "from" : "to", at->peer);
+    report_add(&text, "waited %.1f s ", (double)waited_ns / 1e9);
+    if (at->peer == comm->rank) {
+        report_add(&text, "for %s on its own device", what);
+    } else {
+        report_add(&text, "%s%s %s rank %d", at->receiving ? "for " : "to send ", what,
+                   at->receiving ? "from" : "to", at->peer);
+    }
     CRL_TRY_OUT(crl_alloc(&note, (size_t)comm->ranks, sizeof *note));
     CRL_TRY_OUT(crl_alloc(&answered, (size_t)comm->ranks, sizeof *answered));
     int64_t at_most_ns = ROLL_CALL_S * ns_per_s;
@@ -149,6 +199,17 @@ static void publish(crl_comm *comm, const char *what, int peer, int64_t since_ns
     comm->transport->note(comm->endpoint, &note);
 }
 
+/* Moves on what the rank's device has to do with messages, whichever comm waits. */
+static crl_status move_device(crl_comm *comm, bool *soon) {
+    crl_comm *at = device_side(comm);
+    bool busy = false;
+    if (at->wire) {
+        CRL_TRY(crl_comm_end_job(at, at->kind->progress(at->wire, &busy)));
+    }
+    *soon = *soon || busy;
+    return CRL_STATUS_OK;
+}
+
 /* The slow part of a wait: what is waited for is not there yet. */
 static crl_status wait_long(crl_comm *comm, const char *what, crl_poll_fn poll, void *argument,
                             crl_poll_result result) {
@@ -159,9 +220,11 @@ static crl_status wait_long(crl_comm *comm, const char *what, crl_poll_fn poll, 
             noted = result.peer;
             publish(comm, what, noted, since_ns);
         }
+        CRL_TRY(move_device(comm, &result.soon));
+        const int64_t idle_ns = result.soon ? SOON_NS : IDLE_NS;
         comm->transport->idle(comm->endpoint,
-                              comm->deadline_ns < IDLE_NS ? comm->deadline_ns : IDLE_NS);
-        result.moved = false;
+                              comm->deadline_ns < idle_ns ? comm->deadline_ns : idle_ns);
+        result.moved = result.soon = false;
         CRL_TRY(poll(argument, &result));
         const int64_t now_ns = crl_clock_ns();
         if (result.moved) {
@@ -183,7 +246,7 @@ crl_status crl_comm_wait_poll(crl_comm *comm, const char *what, crl_poll_fn poll
     }
     const int64_t begin_ns = crl_clock_ns();
     const crl_status status = wait_long(comm, what, poll, argument, result);
-    comm->waited_ns += crl_clock_ns() - begin_ns;
+    books_of(comm)->waited_ns += crl_clock_ns() - begin_ns;
     CRL_TRY(status);
     return CRL_STATUS_OK;
 }
@@ -199,7 +262,7 @@ static crl_status poll_request(void *argument, crl_poll_result *result) {
     const request_wait *wait = argument;
     result->peer = wait->request->peer;
     result->receiving = wait->request->receiving;
-    CRL_TRY(crl_comm_test(wait->comm, wait->request, &result->done));
+    CRL_TRY(test(wait->comm, wait->request, true, &result->done));
     if (!result->done && wait->progress != NULL) {
         CRL_TRY(wait->progress(wait->argument));
     }

@@ -17,7 +17,8 @@ typedef struct crl_comm {
     crl_endpoint *endpoint;
     int rank, ranks;
     int64_t deadline_ns; /* of every wait; default 300 s */
-    int64_t waited_ns;   /* time spent blocked since the caller last zeroed it */
+    /* Of this comm and the one made from it, where there is one: */
+    int64_t waited_ns; /* time spent blocked since the caller last zeroed it */
     int64_t sent_bytes, received_bytes, sent_messages; /* started so far */
     /* Of a comm for device memory; all NULL for one for host memory. */
     const struct crl_device *device;
@@ -26,6 +27,7 @@ typedef struct crl_comm {
     const struct crl_wire_kind *kind;
     struct crl_wire *wire;               /* NULL: messages go through the transport directly */
     const struct crl_reduce_ops *reduce; /* of the device, for crl_reduce_scatter */
+    struct crl_comm *other; /* of the same rank: the host's one of this, or made from this */
 } crl_comm;
 
 /* Tags: the upper bits name the use, the lower ones are the user's. All below 2^30. */

@@ -18,10 +18,9 @@
  *   messages (W-1)(k+1) · sent elements (W-1)/W n (k+1) · scratch (K-k)/W n, K nodes of all members
  * With lanes dealt out in equal aligned parts k is 1: the traffic of a ring in two steps.
  */
-#include <string.h>
-
 #include "engine/base/alloc.h"
 #include "engine/comm/collective_internal.h"
+#include "engine/comm/comm_internal.h"
 
 /* One node's piece of the chunk this member owns. */
 typedef struct part {
@@ -201,9 +200,9 @@ static crl_status finish_chunk(crl_allreduce *a) {
     int at = 0;
     CRL_TRY(fold(a, &at, 0, a->base.config.lanes, &sum));
     if (sum == NULL) {
-        memset(chunk, 0, (size_t)length * sizeof *chunk);
+        CRL_TRY(crl_comm_zero(a->base.group.comm, chunk, (size_t)length * sizeof *chunk));
     } else if (sum != chunk) {
-        memcpy(chunk, sum, (size_t)length * sizeof *chunk);
+        CRL_TRY(crl_comm_copy(a->base.group.comm, chunk, sum, (size_t)length * sizeof *chunk));
     }
     for (int s = 1; s < a->base.group.size; s++) {
         const int to = (me + s) % a->base.group.size;

@@ -78,6 +78,8 @@ struct job {
     _Atomic bool over;    /* after it is set, error is constant */
     pthread_mutex_t lock;
     crl_error error;
+    void *common; /* under the lock; NULL: nobody has asked */
+    void (*common_fini)(void *memory);
 };
 
 typedef struct rank_start {
@@ -390,6 +392,22 @@ static crl_status local_roll_call(crl_endpoint *me, crl_wait_note *note, bool *a
     return CRL_STATUS_OK;
 }
 
+static crl_status local_share(crl_endpoint *me, const crl_share *share, void **out) {
+    job *job = me->job;
+    crl_status status = CRL_STATUS_OK;
+    pthread_mutex_lock(&job->lock);
+    if (!job->common) {
+        status = crl_alloc(&job->common, 1, share->bytes);
+        if (status == CRL_STATUS_OK) {
+            job->common_fini = share->fini;
+            share->init(job->common, job->ranks);
+        }
+    }
+    *out = job->common;
+    pthread_mutex_unlock(&job->lock);
+    return status == CRL_STATUS_OK ? status : fail(me, status);
+}
+
 static crl_status run_rank(void *argument) {
     const rank_start *start = argument;
     crl_endpoint *me = start->endpoint;
@@ -472,6 +490,10 @@ static crl_status local_launch(int ranks, crl_rank_fn run, void *argument) {
 out:
     if (made > 0) {
         pthread_mutex_destroy(&job->lock);
+        if (job->common) {
+            job->common_fini(job->common);
+            crl_free(job->common);
+        }
     }
     for (int rank = 0; rank < made; rank++) {
         endpoint_fini(&job->endpoint[rank]);
@@ -493,8 +515,10 @@ const crl_transport crl_transport_local = {
     .send = local_send,
     .recv = local_recv,
     .test = local_test,
+    .attend = attend,
     .idle = local_idle,
     .note = local_note,
     .roll_call = local_roll_call,
     .abort = local_abort,
+    .share = local_share,
 };

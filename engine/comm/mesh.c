@@ -74,8 +74,8 @@ crl_coordinates crl_mesh_coordinates(const crl_mesh *mesh, int rank) {
     }
     return (crl_coordinates){
         .position = position,
-        .replica = rank / mesh->tensor / rows * rows_of(mesh, position) + row -
-                   first_row(mesh, position),
+        .replica =
+            rank / mesh->tensor / rows * rows_of(mesh, position) + row - first_row(mesh, position),
         .shard = rank % mesh->tensor,
     };
 }

@@ -389,6 +389,7 @@ const crl_transport crl_transport_mpi = {
     .send = mpi_send,
     .recv = mpi_recv,
     .test = mpi_test,
+    .attend = crl_mpi_attend,
     .idle = crl_mpi_idle,
     .note = mpi_note,
     .roll_call = crl_mpi_roll_call,

@@ -42,6 +42,13 @@ typedef struct crl_wait_note {
 
 typedef crl_status (*crl_rank_fn)(void *argument, crl_endpoint *endpoint, int rank, int ranks);
 
+/* Memory that all ranks of a job have in common. */
+typedef struct crl_share {
+    size_t bytes;
+    void (*init)(void *memory, int ranks); /* it comes zeroed */
+    void (*fini)(void *memory);            /* when all ranks have ended */
+} crl_share;
+
 typedef struct crl_transport {
     const char *name;
     const char *help;
@@ -78,6 +85,9 @@ typedef struct crl_transport {
      * record. The first abort wins; where the transport knows that it was another rank's, this
      * thread's record becomes that one. */
     void (*abort)(crl_endpoint *endpoint, const crl_error *error);
+    /* Where all ranks are threads of one process: the job's common memory, which the first caller
+     * makes. There is one of a job: all callers ask for the same. NOMEM. NULL: elsewhere. */
+    crl_status (*share)(crl_endpoint *endpoint, const crl_share *share, void **out);
     /* Optional native all-reduce (sum of f32, blocking), for the benchmark. NULL: none. */
     crl_status (*allreduce)(crl_endpoint *endpoint, float *data, int64_t count);
 } crl_transport;

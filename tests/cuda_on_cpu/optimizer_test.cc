@@ -15,12 +15,6 @@ struct State {
           v(random_floats(random, kSize, 0, 0.01f)) {}
 };
 
-Floats joined(Floats a, const Floats &b, const Floats &c) {
-    a.insert(a.end(), b.begin(), b.end());
-    a.insert(a.end(), c.begin(), c.end());
-    return a;
-}
-
 class CudaOptimizer : public Cuda {};
 
 TEST_F(CudaOptimizer, AdamwIsTheCpus) {
@@ -67,6 +61,39 @@ TEST_F(CudaOptimizer, SgdIsTheCpus) {
             return joined(w.get(), m.get(), {});
         });
         EXPECT_LT(error(got, joined(after.w, after.m, {})), 2e-7) << "momentum " << config.momentum;
+    }
+}
+
+// Master weights do not feel that a copy is made, which is they, rounded.
+TEST_F(CudaOptimizer, CopyIsTheNewWeightsRounded) {
+    Random random(3);
+    const crl_adamw_config adamw = {3e-3, 0.9, 0.999, 1e-8, 0.1, 2, 0.125};
+    const crl_sgd_config sgd[] = {{0.1, 0, 0, 0.01, false, 3, 0.5},
+                                  {0.1, 0.9, 0.2, 0.01, false, 2, 0.5}};
+    const State before(random);
+    const Floats dw = random_floats(random, kSize, -1, 1);
+    for (const Type &type : kTypes) {
+        const crl_optimizer_ops &ops = *type.cuda->optimizer;
+        for (int which = 0; which < 3; which++) {
+            const auto update = [&](bool copies) {
+                OnDevice<float> w(before.w), m(before.m), v(before.v), g(dw);
+                OnDeviceAs copy(type, kSize, which); // aligned and not
+                void *const to = copies ? copy.data() : nullptr;
+                if (which == 0)
+                    EXPECT_OK(ops.adamw(stream, &adamw, w.data(), g.data(), m.data(), v.data(), to,
+                                        kSize));
+                else
+                    EXPECT_OK(ops.sgd(stream, &sgd[which - 1], w.data(), g.data(),
+                                      which == 1 ? nullptr : m.data(), to, kSize));
+                wait();
+                const Floats master = w.get();
+                EXPECT_TRUE(!copies || same_bits(copy.get(), OnHost(type, master).get()))
+                    << type.name;
+                return joined(master, m.get(), v.get());
+            };
+            EXPECT_TRUE(same_bits(same_in_any_order([&] { return update(true); }), update(false)))
+                << type.name << which;
+        }
     }
 }
 

@@ -61,24 +61,32 @@ TEST_F(CudaReduce, SumOfSquaresAddsBlocksInOrder) {
 
 TEST_F(CudaReduce, ColumnSumIsTheCpus) {
     Random random(4);
-    const int64_t sizes[][2] = {{1, 1}, {5, 7}, {127, 33}, {128, 32}, {129, 64}, {300, 70}, {0, 3}};
-    for (const auto &size : sizes) {
-        const int64_t n = size[0], c = size[1];
-        const Floats x = random_floats(random, n * c), before = random_floats(random, c);
-        for (bool accumulate : {false, true}) {
-            Floats expected = before;
-            EXPECT_OK(
-                kCpu.column_sum(nullptr, x.data(), expected.data(), n, c, accumulate, nullptr));
-            const Floats y = same_in_any_order([&] {
-                OnDevice<float> in(x), fresh(c), old(before);
-                OnDevice<char> scratch((int64_t)kCuda.column_sum_scratch_bytes(n, c));
-                float *out = accumulate ? old.data() : fresh.data();
-                EXPECT_OK(
-                    kCuda.column_sum(stream, in.data(), out, n, c, accumulate, scratch.data()));
-                wait();
-                return accumulate ? old.get() : fresh.get();
-            });
-            EXPECT_LT(error(y, expected), 2e-6) << n << "x" << c << ", accumulate " << accumulate;
+    const int64_t sizes[][2] = {{1, 1},    {5, 7},    {127, 33}, {128, 32},
+                                {129, 64}, {300, 70}, {10, 264}, {0, 3}};
+    for (const Type &type : kTypes) {
+        const crl_reduce_ops &cpu = *type.cpu->reduce, &cuda = *type.cuda->reduce;
+        for (const auto &size : sizes) {
+            const int64_t n = size[0], c = size[1];
+            const Floats x = random_floats(random, n * c), before = random_floats(random, c);
+            const OnHost host(type, x);
+            std::vector<char> on_host(cpu.column_sum_scratch_bytes(n, c) + 1);
+            for (bool accumulate : {false, true}) {
+                Floats expected = before;
+                EXPECT_OK(cpu.column_sum(nullptr, host.data(), expected.data(), n, c, accumulate,
+                                         on_host.data()));
+                const Floats y = same_in_any_order([&] {
+                    OnDeviceAs in(type, x);
+                    OnDevice<float> fresh(c), old(before);
+                    OnDevice<char> scratch((int64_t)cuda.column_sum_scratch_bytes(n, c));
+                    float *out = accumulate ? old.data() : fresh.data();
+                    EXPECT_OK(
+                        cuda.column_sum(stream, in.data(), out, n, c, accumulate, scratch.data()));
+                    wait();
+                    return accumulate ? old.get() : fresh.get();
+                });
+                EXPECT_LT(error(y, expected), 2e-6)
+                    << type.name << " " << n << "x" << c << ", accumulate " << accumulate;
+            }
         }
     }
 }

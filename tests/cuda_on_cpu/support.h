@@ -69,6 +69,64 @@ template <typename T> class OnDevice {
     void *memory_ = nullptr;
 };
 
+// A type that activations may have, with its tables. Values of 16 bits are given and compared as
+// the floats that they are.
+struct Type {
+    const char *name;
+    size_t bytes;
+    const crl_kernels *cpu, *cuda;
+    double unit; // of the last place, relative to the value
+};
+
+inline const Type kTypes[] = {
+    {"f32", 4, crl_backend_cpu.f32, &crl_kernels_cuda, 0},
+    {"bf16", 2, crl_backend_cpu.bf16, &crl_kernels_cuda_bf16, 0x1p-7},
+    {"f16", 2, crl_backend_cpu.f16, &crl_kernels_cuda_f16, 0x1p-10},
+};
+
+using Bytes = std::vector<uint8_t>;
+
+inline Bytes narrowed(const Type &type, const Floats &x) {
+    Bytes y(x.size() * type.bytes);
+    EXPECT_OK(type.cpu->eltwise->narrow(nullptr, x.data(), y.data(), (int64_t)x.size(), false));
+    return y;
+}
+
+inline Floats widened(const Type &type, const Bytes &x) {
+    Floats y(x.size() / type.bytes);
+    EXPECT_OK(type.cpu->eltwise->widen(nullptr, x.data(), y.data(), (int64_t)y.size(), false));
+    return y;
+}
+
+// An array of that type on the host, for the CPU's tables.
+class OnHost {
+  public:
+    OnHost(const Type &type, const Floats &x) : type_(type), bytes_(narrowed(type, x)) {}
+    OnHost(const Type &type, int64_t n) : type_(type), bytes_((size_t)n * type.bytes) {}
+    void *data() { return bytes_.data(); }
+    const void *data() const { return bytes_.data(); }
+    Floats get() const { return widened(type_, bytes_); }
+
+  private:
+    const Type &type_;
+    Bytes bytes_;
+};
+
+// The same on the device; begins `shift` elements behind an aligned address.
+class OnDeviceAs {
+  public:
+    OnDeviceAs(const Type &type, const Floats &x, int shift = 0)
+        : type_(type), bytes_(narrowed(type, x), shift * (int)type.bytes) {}
+    OnDeviceAs(const Type &type, int64_t n, int shift = 0)
+        : type_(type), bytes_(n * (int64_t)type.bytes, shift * (int)type.bytes) {}
+    void *data() { return bytes_.data(); }
+    Floats get() { return widened(type_, bytes_.get()); }
+
+  private:
+    const Type &type_;
+    OnDevice<uint8_t> bytes_;
+};
+
 inline bool same_bits(const Floats &a, const Floats &b) {
     return a.size() == b.size() &&
            (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 4) == 0);
@@ -86,6 +144,24 @@ inline double error(const Floats &x, const Floats &expected, double largest = 0)
             difference = d;
     }
     return largest > 0 ? difference / largest : difference;
+}
+
+// The same for results of a type: a last place of every element may differ.
+inline double error_as(const Type &type, const Floats &x, const Floats &expected,
+                       double largest = 0) {
+    Floats near = x;
+    for (size_t i = 0; i < x.size() && i < expected.size(); i++) {
+        const double d = (double)x[i] - (double)expected[i];
+        if (std::fabs(d) <= type.unit * std::fabs((double)expected[i]))
+            near[i] = expected[i];
+    }
+    return error(near, expected, largest);
+}
+
+inline Floats joined(Floats a, const Floats &b, const Floats &c = {}) {
+    a.insert(a.end(), b.begin(), b.end());
+    a.insert(a.end(), c.begin(), c.end());
+    return a;
 }
 
 class Cuda : public ::testing::Test {

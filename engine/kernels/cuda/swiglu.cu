@@ -15,6 +15,22 @@
 
 namespace {
 
+/* Below -88 e^-u overflows: the limit is held there. NaN stays. */
+__device__ float held(float u) {
+    return u < -88.0f ? -88.0f : u;
+}
+
+__device__ float silu(float u) {
+    return held(u) / (1.0f + expf(-u));
+}
+
+/* s + u s (1 - s), with 1 - s without the cancellation; beyond 88 the slope is 0 or 1. */
+__device__ float silu_slope(float u) {
+    const float h = u > 88.0f ? 88.0f : held(u);
+    const float e = expf(-h), s = 1.0f / (1.0f + e);
+    return s + h * s * (e * s);
+}
+
 template <typename T>
 __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     forward_kernel(const T *x, T *y, int64_t c, bool vector) {
@@ -28,7 +44,7 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     crl_cuda_load(x + row * 2 * c + c, j, c, vector, g);
 #pragma unroll
     for (int k = 0; k < V; k++)
-        u[k] = u[k] / (1.0f + expf(-u[k])) * g[k];
+        u[k] = silu(u[k]) * g[k];
     crl_cuda_store(y + row * c, j, c, vector, u);
 }
 
@@ -51,11 +67,7 @@ __global__ void __launch_bounds__(CRL_CUDA_THREADS)
     }
 #pragma unroll
     for (int k = 0; k < V; k++) {
-        /* Beyond 80 the slope is 0 or 1 to the last place, but its factors would overflow. */
-        const float held = u[k] > 80.0f ? 80.0f : u[k] < -80.0f ? -80.0f : u[k];
-        const float e = expf(-held), gate = 1.0f / (1.0f + e);
-        const float slope = gate * (1.0f + held * (gate * e));
-        const float to_u = d[k] * g[k] * slope, to_g = d[k] * (u[k] * gate);
+        const float to_u = d[k] * g[k] * silu_slope(u[k]), to_g = d[k] * silu(u[k]);
         du[k] = accumulate ? du[k] + to_u : to_u;
         dg[k] = accumulate ? dg[k] + to_g : to_g;
     }

@@ -167,6 +167,58 @@ TEST(KernelsAttention, RunsInSeveralThreadsAtOnce) {
     kOps.destroy(attention);
 }
 
+// Arrays of a table's type, beside the f32 table on the same numbers.
+Result run_typed(const crl_kernels &k, const Case &s, bool accumulate, int64_t offset) {
+    const crl_attention_ops &ops = *k.attention;
+    crl_attention *attention = nullptr;
+    EXPECT_OK(ops.create(&attention, &s.config, nullptr));
+    Typed qkv(k, s.qkv, offset), dy(k, s.dy, offset), y(k, s.dy.size(), offset);
+    Typed dqkv = accumulate ? Typed(k, s.qkv, offset) : Typed(k, s.qkv.size(), offset);
+    Floats lse(s.config.b * s.config.heads * s.config.t);
+    Floats scratch((int64_t)(std::max(ops.forward_scratch_bytes(attention),
+                                      ops.backward_scratch_bytes(attention)) /
+                             sizeof(float)));
+    std::fill(scratch.begin(), scratch.end(), NAN);
+    EXPECT_OK(ops.forward(attention, nullptr, qkv.data(), y.data(), lse.data(), scratch.data()));
+    EXPECT_OK(ops.backward(attention, nullptr, qkv.data(), y.data(), lse.data(), dy.data(),
+                           dqkv.data(), accumulate, scratch.data()));
+    ops.destroy(attention);
+    return {y.floats(), lse, dqkv.floats()};
+}
+
+TEST(KernelsAttention, MatchesDoubleInSixteenBits) {
+    Random random(5);
+    for (const crl_kernels *k : narrow_tables()) {
+        for (int64_t t : {1, 64, 130}) {
+            for (int64_t d : {8, 33, 64}) {
+                SCOPED_TRACE(testing::Message()
+                             << crl_dtype_name(k->dtype) << " T " << t << " D " << d);
+                Case s = make_case(random, {2, t, 2, d, 0, d != 8});
+                s.qkv = rounded(*k, s.qkv);
+                s.dy = rounded(*k, s.dy);
+                const Reference want = reference(s);
+                for (bool accumulate : {false, true}) {
+                    Result out = run_typed(*k, s, accumulate, 1);
+                    same_for_all_threads([&] {
+                        const Result again = run_typed(*k, s, accumulate, 0);
+                        EXPECT_TRUE(same_bits(again.y, out.y));
+                        EXPECT_TRUE(same_bits(again.lse, out.lse));
+                        EXPECT_TRUE(same_bits(again.dqkv, out.dqkv));
+                        return again.dqkv;
+                    });
+                    std::vector<double> dqkv = want.dqkv;
+                    for (size_t i = 0; accumulate && i < dqkv.size(); i++)
+                        dqkv[i] += s.qkv[(int64_t)i];
+                    // The gradient also has what y lost by rounding.
+                    EXPECT_LT(error(out.dqkv, dqkv), 2 * rounding(*k));
+                    EXPECT_LT(error(out.y, want.y), rounding(*k));
+                    EXPECT_LT(error(out.lse, want.lse), 2e-6);
+                }
+            }
+        }
+    }
+}
+
 TEST(KernelsAttention, RejectsImpossibleSizes) {
     crl_attention *attention = nullptr;
     const crl_attention_config empty = {1, 0, 1, 1, 0, true};

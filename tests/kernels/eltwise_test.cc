@@ -155,4 +155,38 @@ TEST(KernelsEltwise, DropoutOfZeroCopiesAndOfOneIsRejected) {
     EXPECT_STREQ(crl_error_message(), "dropout: probability is 1, expected 0 <= p < 1");
 }
 
+TEST(KernelsEltwise, SwigluMatchesDouble) {
+    Random random(6);
+    const int64_t n = 3;
+    for (int64_t c : {1, 33, 6000}) {
+        const Floats x = random_floats(random, 2 * n * c, -4, 4), dy = random_floats(random, n * c);
+        Floats y(n * c), dx(2 * n * c);
+        EXPECT_OK(kOps.swiglu(nullptr, x.data(), y.data(), n, c));
+        EXPECT_OK(kOps.swiglu_backward(nullptr, x.data(), dy.data(), dx.data(), n, c, false));
+        for (int64_t i = 0; i < n * c; i++) {
+            const int64_t gate = i / c * 2 * c + i % c, up = gate + c;
+            const double s = 1 / (1 + std::exp(-(double)x[gate])), silu = x[gate] * s;
+            ASSERT_NEAR(y[i], silu * x[up], 1e-5);
+            ASSERT_NEAR(dx[gate], dy[i] * (double)x[up] * (s + silu * (1 - s)), 1e-5);
+            ASSERT_NEAR(dx[up], dy[i] * silu, 2e-6);
+        }
+        Floats twice = dx;
+        EXPECT_OK(kOps.swiglu_backward(nullptr, x.data(), dy.data(), twice.data(), n, c, true));
+        for (int64_t i = 0; i < twice.size(); i++)
+            ASSERT_EQ(twice[i], 2 * dx[i]);
+    }
+}
+
+TEST(KernelsEltwise, SwigluHoldsAtExtremes) {
+    for (float gate : {-1e30f, -3e38f, -100.0f, 100.0f, 1e30f}) {
+        const float x[2] = {gate, 1}, one = 1;
+        float y, dx[2];
+        EXPECT_OK(kOps.swiglu(nullptr, x, &y, 1, 1));
+        EXPECT_OK(kOps.swiglu_backward(nullptr, x, &one, dx, 1, 1, false));
+        EXPECT_NEAR(y, gate > 0 ? gate : 0, 1e-30) << gate;
+        EXPECT_NEAR(dx[0], gate > 0 ? 1 : 0, 1e-30) << gate;
+        EXPECT_EQ(dx[1], y) << gate;
+    }
+}
+
 } // namespace

@@ -98,4 +98,41 @@ TEST(KernelsLayernorm, MatchesDouble) {
     }
 }
 
+TEST(KernelsLayernorm, RmsMatchesDouble) {
+    Random random(2);
+    const int64_t sizes[][2] = {{3, 7}, {65, 130}, {9, 4500}};
+    for (const auto &size : sizes) {
+        const int64_t n = size[0], c = size[1];
+        SCOPED_TRACE(testing::Message() << n << "x" << c);
+        const Floats x = random_floats(random, n * c, -2, 3), dy = random_floats(random, n * c),
+                     w = random_floats(random, c);
+        Floats y(n * c), rstd(n), dx(n * c), dw = w;
+        EXPECT_OK(
+            kOps.rms_forward(nullptr, x.data(), w.data(), kEpsilon, y.data(), rstd.data(), n, c));
+        EXPECT_OK(kOps.rms_backward_input(nullptr, x.data(), dy.data(), w.data(), rstd.data(),
+                                          dx.data(), n, c, false));
+        EXPECT_OK(kOps.rms_backward_weight(nullptr, x.data(), dy.data(), rstd.data(), dw.data(), n,
+                                           c, true, nullptr));
+        std::vector<double> want_y, want_dx, want_dw = doubles(w);
+        for (int64_t i = 0; i < n; i++) {
+            double squares = 0, product = 0;
+            for (int64_t j = i * c; j < i * c + c; j++) {
+                squares += (double)x[j] * x[j] / (double)c;
+                product += (double)x[j] * dy[j] * w[j - i * c] / (double)c;
+            }
+            const double r = 1 / std::sqrt(squares + kEpsilon);
+            EXPECT_NEAR(rstd[i], r, 1e-6 * r);
+            for (int64_t j = 0; j < c; j++) {
+                const int64_t at = i * c + j;
+                want_y.push_back(x[at] * r * w[j]);
+                want_dx.push_back(r * (dy[at] * (double)w[j] - x[at] * r * r * product));
+                want_dw[(size_t)j] += dy[at] * x[at] * r;
+            }
+        }
+        EXPECT_LT(error(y, want_y), 1e-6);
+        EXPECT_LT(error(dx, want_dx), 2e-6);
+        EXPECT_LT(error(dw, want_dw), 3e-6);
+    }
+}
+
 } // namespace

@@ -102,6 +102,47 @@ inline Floats same_for_all_threads(const std::function<Floats()> &run) {
     return first;
 }
 
+// The tables of the CPU's 16-bit types, and all.
+inline std::vector<const crl_kernels *> narrow_tables() {
+    return {crl_backend_cpu.bf16, crl_backend_cpu.f16};
+}
+inline std::vector<const crl_kernels *> all_tables() {
+    return {crl_backend_cpu.f32, crl_backend_cpu.bf16, crl_backend_cpu.f16};
+}
+
+// The largest relative error of one rounding, and a bit for the arithmetic before it.
+inline double rounding(const crl_kernels &k) {
+    return k.dtype == CRL_DTYPE_BF16 ? 0x1.01p-8 : k.dtype == CRL_DTYPE_F16 ? 0x1.01p-11 : 2e-6;
+}
+
+// An array of a table's type, `offset` elements behind an address of 64 bytes. Begins as NaN.
+class Typed {
+  public:
+    Typed(const crl_kernels &k, int64_t n, int64_t offset = 0)
+        : k_(k), n_(n), offset_(offset), memory_(n + offset) {
+        std::memset(memory_.data(), 0xff, (size_t)(n + offset) * sizeof(float));
+    }
+    Typed(const crl_kernels &k, const Floats &x, int64_t offset = 0) : Typed(k, x.size(), offset) {
+        EXPECT_EQ(k.eltwise->narrow(nullptr, x.data(), data(), n_, false), CRL_STATUS_OK);
+    }
+    void *data() { return (char *)memory_.data() + (size_t)offset_ * crl_dtype_bytes(k_.dtype); }
+    Floats floats() {
+        Floats x(n_);
+        EXPECT_EQ(k_.eltwise->widen(nullptr, data(), x.data(), n_, false), CRL_STATUS_OK);
+        return x;
+    }
+
+  private:
+    const crl_kernels &k_;
+    int64_t n_, offset_;
+    Floats memory_;
+};
+
+// What x is in the table's type.
+inline Floats rounded(const crl_kernels &k, const Floats &x) {
+    return Typed(k, x).floats();
+}
+
 #define EXPECT_OK(call) EXPECT_EQ((call), CRL_STATUS_OK) << crl_error_message()
 
 } // namespace kernels_test

@@ -31,6 +31,7 @@ static crl_status infer(crl_layer_spec *spec) {
     }
     CRL_TRY(crl_infer_output(spec, "dropout", spec->compute, spec->input[0].shape));
     spec->gradient_inputs = 1u << 0;
+    spec->draws = option->p > 0;
     spec->cost.flops[CRL_PHASE_FORWARD] = FLOPS * crl_infer_elements(&spec->input[0]);
     spec->cost.flops[CRL_PHASE_INPUT] = spec->cost.flops[CRL_PHASE_FORWARD];
     crl_infer_bytes(spec, false);

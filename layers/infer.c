@@ -25,6 +25,7 @@ crl_status crl_infer_begin(crl_layer_spec *spec, const char *type, int least, in
     spec->input_needs_inputs = spec->input_needs_outputs = spec->input_needs_saves = 0;
     spec->weight_needs_inputs = spec->weight_needs_outputs = spec->weight_needs_saves = 0;
     spec->gradient_inputs = 0;
+    spec->draws = false;
     memset(&spec->cost, 0, sizeof spec->cost);
     if (spec->inputs >= least && spec->inputs <= most) {
         return CRL_STATUS_OK;

@@ -72,6 +72,12 @@ TEST(LayersDropout, PassesThroughWhenNotTraining) {
     EXPECT_EQ(Compute(8, at).y[0], Ones(8).x[0]);
 }
 
+TEST(LayersDropout, SaysThatItDraws) {
+    EXPECT_TRUE(Inferred("dropout", "drop", {F32({2, 3})}, {}).spec.draws);
+    EXPECT_FALSE(Inferred("dropout", "drop", {F32({2, 3})}, {{"p", "0"}}).spec.draws);
+    EXPECT_FALSE(Inferred("relu", "act", {F32({2, 3})}, {}).spec.draws);
+}
+
 TEST(LayersDropout, RejectsProbabilityOne) {
     EXPECT_EQ(InferError("dropout", "drop", {F32({2, 3})}, {{"p", "1"}}),
               "dropout drop: p is 1, expected at least 0 and below 1");

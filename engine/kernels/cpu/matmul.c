@@ -34,10 +34,9 @@ typedef struct cut {
 /* Which of a block's products: the first in K writes or adds to y, the others add. */
 typedef enum variant { VARIANT_WRITE = 0, VARIANT_ADD, VARIANT_NEXT, VARIANTS } variant;
 
-enum {
-    MAX_SLOTS = 64,        /* tasks that may run at once, where the product needs scratch */
-    MAX_WIDENED_SLOTS = 16 /* and where it needs much */
-};
+/* Tasks that may run at once where the product needs scratch: as many as find room, within limits.
+ */
+enum { MIN_SLOTS = 16, MAX_SLOTS = 64, SLOTS_BYTES = 32 << 20 };
 
 struct crl_matmul {
     crl_matmul_config config;
@@ -221,8 +220,9 @@ static void size_scratch(crl_matmul *matmul) {
         floats += matmul->a_floats + matmul->b_floats + block_floats(1, n);
     }
     matmul->slot_bytes = matmul->gemm_bytes + (size_t)floats * sizeof(float);
-    matmul->slots =
-        crl_min(matmul->m.count * matmul->n.count, matmul->widened ? MAX_WIDENED_SLOTS : MAX_SLOTS);
+    const int64_t room = SLOTS_BYTES / ((int64_t)matmul->slot_bytes + 1);
+    const int64_t slots = room < MIN_SLOTS ? MIN_SLOTS : crl_min(room, MAX_SLOTS);
+    matmul->slots = crl_min(matmul->m.count * matmul->n.count, slots);
 }
 
 static crl_status create(crl_dtype type, crl_matmul **out, const crl_matmul_config *config) {

@@ -10,9 +10,9 @@
  * The host's message of a send starts when its copy is done, in the order of the sends; that of a
  * receive at once. A send is done with its message: as slow as its receiver, so that what is staged
  * stays as little as what the program has under way. Pinned memory comes in sizes of at most a
- * quarter too much, is kept, and so is asked for in the first steps only.
+ * quarter too much and is kept, so it is asked for in the first steps only.
  *
- * cost: two copies beside the message's own · pinned bytes: those under way
+ * cost: two copies beside the message's own · pinned bytes: twice those under way
  */
 #include <string.h>
 
@@ -29,10 +29,17 @@ typedef struct crl_staging {
     void *memory;
 } crl_staging;
 
+/* All of a class. */
+typedef struct stock {
+    crl_staging *free;
+    int used, most; /* by requests: now, and at a time so far */
+} stock;
+
 struct crl_wire {
     crl_wire_base base;
     crl_stream *out, *in;
-    crl_staging *free[CLASSES], *all;
+    stock stock[CLASSES];
+    crl_staging *all;
     bool held; /* a send before is not copied yet: those after it have to wait */
 };
 
@@ -51,33 +58,67 @@ static int class_of(size_t bytes) {
     return class;
 }
 
-static crl_status take_staging(crl_wire *w, crl_parcel *parcel) {
-    const int class = class_of(parcel->bytes);
-    crl_staging *staging = w->free[class];
-    crl_status status = CRL_STATUS_OK;
-    if (staging) {
-        w->free[class] = staging->next;
-        parcel->staging = staging;
-        return CRL_STATUS_OK;
-    }
+static crl_status add_staging(crl_wire *w, int class) {
+    crl_staging *staging = NULL;
+    crl_status status;
     CRL_TRY_OUT(crl_alloc(&staging, 1, sizeof *staging));
     staging->class = class;
     CRL_TRY_OUT(crl_device_host_alloc(w->base.config.device, &staging->memory, class_bytes(class)));
     staging->all = w->all;
-    w->all = parcel->staging = staging;
+    staging->next = w->stock[class].free;
+    w->all = w->stock[class].free = staging;
     staging = NULL;
 out:
     crl_free(staging);
     return status;
 }
 
-static void put_staging(crl_wire *w, crl_parcel *parcel) {
+typedef struct staging_wait {
+    crl_wire *wire;
+    const stock *stock;
+} staging_wait;
+
+static crl_status poll_staging(void *argument, crl_poll_result *result) {
+    const staging_wait *wait = argument;
+    crl_comm *host = wait->wire->base.config.host;
+    bool busy;
+    result->peer = host->rank;
+    result->receiving = result->soon = true;
+    CRL_TRY(crl_wire_staged.progress(wait->wire, &busy));
+    result->done = wait->stock->free != NULL;
+    return CRL_STATUS_OK;
+}
+
+/* There are twice as many as requests that had one at a time: the other half drains. */
+static crl_status take_staging(crl_wire *w, crl_parcel *parcel) {
+    const int class = class_of(parcel->bytes);
+    stock *stock = &w->stock[class];
+    if (++stock->used > stock->most) {
+        stock->most = stock->used;
+        CRL_TRY(add_staging(w, class));
+        CRL_TRY(add_staging(w, class));
+    }
+    staging_wait wait = {w, stock};
+    CRL_TRY(crl_comm_wait_poll(w->base.config.host, "copies", poll_staging, &wait));
+    parcel->staging = stock->free;
+    stock->free = stock->free->next;
+    return CRL_STATUS_OK;
+}
+
+static void staged_detach(crl_wire *w, crl_parcel *parcel) {
+    if (parcel->staging) {
+        w->stock[parcel->staging->class].used--;
+    }
+}
+
+static bool staged_release(crl_wire *w, crl_parcel *parcel) {
     crl_staging *staging = parcel->staging;
     if (staging) {
-        staging->next = w->free[staging->class];
-        w->free[staging->class] = staging;
+        staging->next = w->stock[staging->class].free;
+        w->stock[staging->class].free = staging;
         parcel->staging = NULL;
     }
+    return true;
 }
 
 static void *memory_of(const crl_parcel *parcel) {
@@ -138,13 +179,10 @@ static crl_status staged_advance(crl_wire *w, crl_parcel *parcel) {
     return crl_parcel_queued(&w->base, parcel, w->in);
 }
 
-static bool staged_release(crl_wire *w, crl_parcel *parcel) {
-    put_staging(w, parcel);
-    return true;
-}
-
-static const crl_parcel_ops staged_ops = {
-    .start = staged_start, .advance = staged_advance, .release = staged_release};
+static const crl_parcel_ops staged_ops = {.start = staged_start,
+                                          .advance = staged_advance,
+                                          .detach = staged_detach,
+                                          .release = staged_release};
 
 static crl_status staged_usable(const crl_wire_config *config) {
     (void)config;

@@ -133,12 +133,12 @@ static crl_status post(crl_wire *wire, const crl_request *what, void *data, size
     parcel->receiving = what->receiving;
     parcel->data = data;
     parcel->bytes = bytes;
-    *(base->last ? &base->last->next : &base->first) = parcel;
-    base->last = parcel;
     if (bytes > 0) {
         CRL_TRY(crl_device_event_record(base->config.device, parcel->posted, base->config.stream));
     }
-    CRL_TRY(base->ops->start(wire, parcel));
+    CRL_TRY(base->ops->start(wire, parcel)); /* one that fails is left to the end of the job */
+    *(base->last ? &base->last->next : &base->first) = parcel;
+    base->last = parcel;
     *request = *what;
     request->slot = parcel;
     request->active = true;

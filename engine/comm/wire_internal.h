@@ -47,7 +47,7 @@ typedef struct crl_parcel {
 typedef struct crl_parcel_block crl_parcel_block;
 
 typedef struct crl_parcel_ops {
-    /* Begins; the parcel is in the list afterwards even when it fails. */
+    /* Begins; the parcel is not in the list yet. */
     crl_status (*start)(crl_wire *wire, crl_parcel *parcel);
     /* MOVING: moves on if it can. */
     crl_status (*advance)(crl_wire *wire, crl_parcel *parcel);

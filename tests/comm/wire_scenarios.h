@@ -344,18 +344,15 @@ class lane_total {
         CRL_TRY(scratch_.make(at, sum.algorithm->scratch_bytes(&config) / sizeof(float)));
         config.scratch = scratch_.data;
         algorithm_ = algorithm;
-        CRL_TRY(algorithm->create(&sum_, &config));
         CRL_TRY(result_.make(at, (size_t)sum.n));
         node_ = std::vector<device_floats>(CRL_MAX_LANE_NODES);
-        for (int round = 0; round < 2; round++) {
-            CRL_TRY(total(at, sum, first.data(), out));
+        CRL_TRY(algorithm->create(&sum_, &config));
+        crl_status status = CRL_STATUS_OK;
+        for (int round = 0; round < 2 && status == CRL_STATUS_OK; round++) {
+            status = total(at, sum, first.data(), out);
         }
-        return CRL_STATUS_OK;
-    }
-    ~lane_total() {
-        if (algorithm_ != nullptr) {
-            algorithm_->destroy(sum_);
-        }
+        algorithm->destroy(sum_); /* ends the job when in flight: before the comm goes */
+        return status;
     }
 
   private:

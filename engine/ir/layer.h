@@ -57,7 +57,7 @@ typedef struct crl_layer_spec {
     uint32_t input_needs_inputs, input_needs_outputs, input_needs_saves;
     uint32_t weight_needs_inputs, weight_needs_outputs, weight_needs_saves;
     uint32_t gradient_inputs; /* bit i: input i has a gradient (not tokens, not targets) */
-    bool draws; /* random numbers: the work of a call depends on the step */
+    bool draws;               /* random numbers: the work of a call depends on the step */
     crl_layer_cost cost;
 } crl_layer_spec;
 

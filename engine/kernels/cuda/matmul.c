@@ -69,6 +69,9 @@ static crl_status choose(crl_matmul *matmul, crl_stream *stream) {
                                  .epilogue = may_fuse(&matmul->config),
                                  .sums = may_sum(&matmul->config, dtype)};
     const bool more = config.epilogue || config.sums;
+    matmul->ready = true;
+    if (matmul->config.bias && matmul->config.y_is_f32 && dtype != CRL_DTYPE_F32)
+        return CRL_STATUS_OK; /* the library takes a bias in y's type only */
     CRL_TRY(crl_cuda_lt_create(&matmul->lt, &config, stream));
     if (matmul->lt) {
         matmul->lt_epilogue = config.epilogue;
@@ -77,7 +80,6 @@ static crl_status choose(crl_matmul *matmul, crl_stream *stream) {
         config.epilogue = config.sums = false;
         CRL_TRY(crl_cuda_lt_create(&matmul->lt, &config, stream));
     }
-    matmul->ready = true;
     return CRL_STATUS_OK;
 }
 
@@ -119,13 +121,17 @@ static size_t matmul_scratch_bytes(const crl_matmul *matmul) {
 }
 
 static crl_status check_call(const crl_matmul *matmul, const crl_matmul_call *call) {
-    const void *const arrays[] = {call->a, call->b, call->y, call->bias, call->aux};
+    const struct {
+        const char *name;
+        const void *address;
+    } arrays[] = {
+        {"a", call->a}, {"b", call->b}, {"y", call->y}, {"bias", call->bias}, {"aux", call->aux}};
     CRL_ASSERT(matmul->ready);
     CRL_ASSERT(!call->accumulate || matmul->config.may_accumulate);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        if ((uintptr_t)arrays[i] % CRL_CUDA_LT_ALIGN_BYTES != 0)
-            return CRL_FAIL(INVALID, "matmul: %c is at an address that is no multiple of %d",
-                            "aby+x"[i], CRL_CUDA_LT_ALIGN_BYTES);
+        if ((uintptr_t)arrays[i].address % CRL_CUDA_LT_ALIGN_BYTES != 0)
+            return CRL_FAIL(INVALID, "matmul: %s is at an address that is no multiple of %d",
+                            arrays[i].name, CRL_CUDA_LT_ALIGN_BYTES);
     return CRL_STATUS_OK;
 }
 

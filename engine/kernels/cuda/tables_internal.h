@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+extern const crl_matmul_ops crl_matmul_cuda_f32, crl_matmul_cuda_bf16, crl_matmul_cuda_f16;
 extern const crl_eltwise_ops crl_eltwise_cuda_f32, crl_eltwise_cuda_bf16, crl_eltwise_cuda_f16;
 extern const crl_layernorm_ops crl_layernorm_cuda_f32, crl_layernorm_cuda_bf16,
     crl_layernorm_cuda_f16;

@@ -234,7 +234,6 @@ crl_status mse_forward(crl_stream *stream, const void *x, const float *target, i
 
 template <typename T> struct MseSlope {
     using In = crl_cuda_arrays<const T, const float, const T>; /* x, target, dx before */
-    using Out = crl_cuda_arrays<T>;
     enum { kWidth = crl_cuda_width<T> };
     float slope;
     bool accumulate;
@@ -249,8 +248,8 @@ crl_status mse_backward(crl_stream *stream, const void *x, const float *target, 
                         int64_t n, float scale, void *dx_, bool accumulate) {
     T *const dx = static_cast<T *>(dx_);
     valid = crl_cuda_min(valid, n);
-    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope<T>{2 * scale, accumulate}, {dx},
-                         {static_cast<const T *>(x), target, accumulate ? dx : nullptr}, valid));
+    CRL_TRY(crl_cuda_map(stream, "mse backward", MseSlope<T>{2 * scale, accumulate}, valid,
+                         {static_cast<const T *>(x), target, accumulate ? dx : nullptr}, dx));
     if (!accumulate && valid < n)
         CRL_CUDA_TRY(
             "mse backward",

@@ -46,14 +46,12 @@ struct GeluTanh {
 
 template <typename T, typename A> struct Forward {
     using In = crl_cuda_arrays<const T>;
-    using Out = crl_cuda_arrays<T>;
     enum { kWidth = crl_cuda_width<T> };
     __device__ void operator()(const float *x, float *y) const { y[0] = A::value(x[0]); }
 };
 
 template <typename T, typename A> struct Backward {
     using In = crl_cuda_arrays<const T, const T, const T>; /* x, dy, dx before */
-    using Out = crl_cuda_arrays<T>;
     enum { kWidth = crl_cuda_width<T> };
     bool accumulate;
     __device__ void operator()(const float *x, float *y) const {
@@ -64,14 +62,12 @@ template <typename T, typename A> struct Backward {
 
 template <typename T> struct Add {
     using In = crl_cuda_arrays<const T, const T>;
-    using Out = crl_cuda_arrays<T>;
     enum { kWidth = crl_cuda_width<T> };
     __device__ void operator()(const float *x, float *y) const { y[0] = x[0] + x[1]; }
 };
 
 template <typename From, typename To> struct Convert {
     using In = crl_cuda_arrays<const From, const To>; /* x, y before */
-    using Out = crl_cuda_arrays<To>;
     enum { kWidth = 8 };
     bool accumulate;
     __device__ void operator()(const float *x, float *y) const {
@@ -81,8 +77,8 @@ template <typename From, typename To> struct Convert {
 
 template <typename T, typename A>
 crl_status forward(crl_stream *stream, const void *x, void *y, int64_t n) {
-    return crl_cuda_map(stream, "activation", Forward<T, A>(), {static_cast<T *>(y)},
-                        {static_cast<const T *>(x)}, n);
+    return crl_cuda_map(stream, "activation", Forward<T, A>(), n, {static_cast<const T *>(x)},
+                        static_cast<T *>(y));
 }
 
 template <typename T, typename A>
@@ -90,8 +86,8 @@ crl_status backward(crl_stream *stream, const void *x, const void *dy, void *dx,
                     bool accumulate) {
     T *const out = static_cast<T *>(dx);
     return crl_cuda_map(
-        stream, "activation_backward", Backward<T, A>{accumulate}, {out},
-        {static_cast<const T *>(x), static_cast<const T *>(dy), accumulate ? out : nullptr}, n);
+        stream, "activation_backward", Backward<T, A>{accumulate}, n,
+        {static_cast<const T *>(x), static_cast<const T *>(dy), accumulate ? out : nullptr}, out);
 }
 
 struct Activation {
@@ -122,8 +118,9 @@ crl_status eltwise_activation_backward(crl_stream *stream, crl_activation kind, 
 
 template <typename T>
 crl_status eltwise_add(crl_stream *stream, const void *a, const void *b, void *y, int64_t n) {
-    return crl_cuda_map(stream, "add", Add<T>(), {static_cast<T *>(y)},
-                        {static_cast<const T *>(a), static_cast<const T *>(b)}, n);
+    return crl_cuda_map(stream, "add", Add<T>(), n,
+                        {static_cast<const T *>(a), static_cast<const T *>(b)},
+                        static_cast<T *>(y));
 }
 
 template <typename T>
@@ -138,8 +135,8 @@ crl_status eltwise_copy(crl_stream *stream, const void *x, void *y, int64_t n, b
 
 template <typename From, typename To>
 crl_status convert(crl_stream *stream, const From *x, To *y, int64_t n, bool accumulate) {
-    return crl_cuda_map(stream, "conversion", Convert<From, To>{accumulate}, {y},
-                        {x, accumulate ? y : nullptr}, n);
+    return crl_cuda_map(stream, "conversion", Convert<From, To>{accumulate}, n,
+                        {x, accumulate ? y : nullptr}, y);
 }
 
 template <typename T>

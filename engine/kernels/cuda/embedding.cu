@@ -7,7 +7,7 @@
  *
  *     forward         grid N = B·T · block up to 256 · per element of y 2 reads, 1 written, 1 flop
  *                     (1, 1 and 0 without positions)
- *     token backward  grid (N, ceil(C/(256 width))) · block up to 256 · an element of dy and 8
+ *     token backward  grid (N, ceil(C/(256 width))) · block 256 · an element of dy and 8
  * bytes per row touched · 1 flop; every block looks through the N tokens before and after its own
  * (N²/2 reads from cache); a token that fills the batch makes one block long position        grid
  * (T, ceil(C/(256 width))) · block up to 256 · an element of dy · 1 flop
@@ -143,7 +143,7 @@ crl_status embedding_backward(crl_stream *stream, const int32_t *tokens, const v
     const Table table = {v, c,
                          crl_cuda_aligned<V>(c, dy) && crl_cuda_aligned<V>(c, dtoken, dposition)};
     const bool empty = b * t * c == 0;
-    const unsigned threads = crl_cuda_row_threads(c, V);
+    const unsigned threads = CRL_CUDA_THREADS; /* not fewer in narrow rows: all search the tokens */
     const int64_t tiles = crl_cuda_ceil_div(c, (int64_t)threads * V);
     const unsigned grid_y = empty ? 0 : crl_cuda_grid(tiles, CRL_CUDA_GRID_Y);
     if (dtoken != nullptr) {

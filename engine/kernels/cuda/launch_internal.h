@@ -24,6 +24,13 @@
     type *const name = reinterpret_cast<type *>(crl_dynamic_shared)
 #endif
 
+enum {
+    CRL_CUDA_GRID_X = 2147483647,
+    CRL_CUDA_GRID_Y = 65535,
+    CRL_CUDA_THREADS = 256, /* of a block, unless a kernel says otherwise */
+    CRL_CUDA_WARP = 32
+};
+
 /* The status of the launches since the last one that was asked about. */
 static inline crl_status crl_cuda_launched(const char *what) {
     CRL_CUDA_TRY(what, cudaGetLastError());
@@ -41,8 +48,9 @@ static inline int64_t crl_cuda_ceil_div(int64_t a, int64_t b) {
 /* Threads of a block that does a row of c elements, `width` a thread: whole warps, and enough for
  * the row if that is not more than CRL_CUDA_THREADS. */
 static inline unsigned crl_cuda_row_threads(int64_t c, int width) {
-    const int64_t warps = crl_cuda_ceil_div(c, width * 32);
-    return (unsigned)(warps < 1 ? 32 : 32 * crl_cuda_min(warps, 8));
+    const int64_t warps = crl_cuda_ceil_div(c, width * CRL_CUDA_WARP);
+    const int64_t threads = CRL_CUDA_WARP * (warps < 1 ? 1 : warps);
+    return (unsigned)crl_cuda_min(threads, CRL_CUDA_THREADS);
 }
 
 /* A dimension of a grid. The sizes of one micro-batch are far below what a grid can hold. */
@@ -50,11 +58,3 @@ static inline unsigned crl_cuda_grid(int64_t blocks, int64_t limit) {
     CRL_ASSERT(blocks > 0 && blocks <= limit);
     return (unsigned)blocks;
 }
-
-enum {
-    CRL_CUDA_GRID_X = 2147483647,
-    CRL_CUDA_GRID_Y = 65535,
-    CRL_CUDA_THREADS = 256, /* of a block, unless a kernel says otherwise */
-    CRL_CUDA_WARP = 32,
-    CRL_CUDA_VECTOR = 4 /* floats of one 16-byte access */
-};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel around every element-wise operation. An operation is a struct F with the types of its
- * inputs and outputs, In and Out, that is called as f(in, out) with the floats of one element; an
- * output may be an input too.
+ * inputs, In, that is called as f(in, out) with the floats of one element; an output may be an
+ * input too. Outputs are arguments of their own: the emulation takes them for written.
  *
  *     grid ceil(n / (256 kWidth)) · block 256 · a thread does kWidth elements, up to 16 bytes of an
  *     array at a time
@@ -12,7 +12,7 @@
 #include "engine/kernels/cuda/device_internal.h"
 #include "engine/kernels/cuda/stream_internal.h"
 
-/* Arrays, each of its own type: NULL reads as zero and is not written. */
+/* Arrays, each of its own type: NULL reads as zero. */
 template <typename... T> struct crl_cuda_arrays;
 template <typename T> struct crl_cuda_arrays<T> {
     enum { kCount = 1 };
@@ -45,19 +45,18 @@ __device__ inline void crl_cuda_load_all(const crl_cuda_arrays<T...> &all, int64
         crl_cuda_load_all(all.rest, i, n, vector, out + 1);
 }
 
-template <int V, typename... T>
-__device__ inline void crl_cuda_store_all(const crl_cuda_arrays<T...> &all, int64_t i, int64_t n,
-                                          bool vector, const float (*in)[V]) {
-    if (all.first != nullptr)
-        crl_cuda_store(all.first, i, n, vector, *in);
-    if constexpr (sizeof...(T) > 1)
-        crl_cuda_store_all(all.rest, i, n, vector, in + 1);
+/* NULL is not written. */
+template <int V, typename T>
+__device__ inline void crl_cuda_store_some(T *x, int64_t i, int64_t n, bool vector,
+                                           const float (&in)[V]) {
+    if (x != nullptr)
+        crl_cuda_store(x, i, n, vector, in);
 }
 
-template <typename F>
+template <typename F, typename... O>
 static __global__ void __launch_bounds__(CRL_CUDA_THREADS)
-    map_kernel(F f, typename F::Out outputs, typename F::In inputs, int64_t n, bool vector) {
-    constexpr int V = F::kWidth, INPUTS = F::In::kCount, OUTPUTS = F::Out::kCount;
+    map_kernel(F f, typename F::In inputs, int64_t n, bool vector, O *...outputs) {
+    constexpr int V = F::kWidth, INPUTS = F::In::kCount, OUTPUTS = sizeof...(O);
     const int64_t i = ((int64_t)blockIdx.x * CRL_CUDA_THREADS + threadIdx.x) * V;
     if (i >= n)
         return;
@@ -74,20 +73,21 @@ static __global__ void __launch_bounds__(CRL_CUDA_THREADS)
         for (int a = 0; a < OUTPUTS; a++)
             out[a][k] = y[a];
     }
-    crl_cuda_store_all(outputs, i, n, vector, out);
+    int at = 0;
+    (..., crl_cuda_store_some(outputs, i, n, vector, out[at++]));
 }
 
-/* Async on stream. DEVICE. */
-template <typename F>
-static crl_status crl_cuda_map(crl_stream *stream, const char *what, const F &f,
-                               const typename F::Out &outputs, const typename F::In &inputs,
-                               int64_t n) {
+/* outputs = f(inputs), n elements. Async on stream. DEVICE. */
+template <typename F, typename... O>
+static crl_status crl_cuda_map(crl_stream *stream, const char *what, const F &f, int64_t n,
+                               const typename F::In &inputs, O *...outputs) {
+    constexpr int V = F::kWidth;
+    const auto map = map_kernel<F, O...>;
     if (n == 0)
         return CRL_STATUS_OK;
-    const bool vector =
-        crl_cuda_all_aligned<F::kWidth>(inputs) && crl_cuda_all_aligned<F::kWidth>(outputs);
-    const int64_t blocks = crl_cuda_ceil_div(n, CRL_CUDA_THREADS * F::kWidth);
-    CRL_LAUNCH(map_kernel<F>, crl_cuda_grid(blocks, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0,
-               stream->handle, f, outputs, inputs, n, vector);
+    const bool vector = crl_cuda_all_aligned<V>(inputs) && crl_cuda_aligned<V>(V, outputs...);
+    const int64_t blocks = crl_cuda_ceil_div(n, CRL_CUDA_THREADS * V);
+    CRL_LAUNCH(map, crl_cuda_grid(blocks, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0, stream->handle, f,
+               inputs, n, vector, outputs...);
     return crl_cuda_launched(what);
 }

@@ -15,9 +15,8 @@
 
 namespace {
 
-template <typename T> struct AdamW {
+struct AdamW { /* -> w, m, v, copy */
     using In = crl_cuda_arrays<const float, const float, const float, const float>; /* w m v dw */
-    using Out = crl_cuda_arrays<float, float, float, T>;                            /* w m v copy */
     enum { kWidth = 4 };
     float scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
     float keep;      /* 1 - learning rate · decay */
@@ -40,7 +39,7 @@ template <typename T>
 crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, float *w,
                            const float *dw, float *m, float *v, void *copy, int64_t n) {
     const double step = (double)config->step;
-    const AdamW<T> update = {
+    const AdamW update = {
         (float)config->gradient_scale,
         (float)config->beta1,
         (float)(1.0 - config->beta1),
@@ -51,13 +50,11 @@ crl_status optimizer_adamw(crl_stream *stream, const crl_adamw_config *config, f
         (float)(1.0 / sqrt(1.0 - pow(config->beta2, step))),
         (float)config->epsilon,
     };
-    return crl_cuda_map(stream, "adamw", update, {w, m, v, static_cast<T *>(copy)}, {w, m, v, dw},
-                        n);
+    return crl_cuda_map(stream, "adamw", update, n, {w, m, v, dw}, w, m, v, static_cast<T *>(copy));
 }
 
-template <typename T> struct Sgd {
+struct Sgd {                                              /* -> w, copy */
     using In = crl_cuda_arrays<const float, const float>; /* w, dw */
-    using Out = crl_cuda_arrays<float, T>;                /* w, copy */
     enum { kWidth = 4 };
     float scale, rate, decay;
     __device__ void operator()(const float *x, float *y) const {
@@ -66,9 +63,8 @@ template <typename T> struct Sgd {
     }
 };
 
-template <typename T> struct SgdMomentum {
+struct SgdMomentum {                                                   /* -> w, momentum, copy */
     using In = crl_cuda_arrays<const float, const float, const float>; /* w, momentum, dw */
-    using Out = crl_cuda_arrays<float, float, T>;                      /* w, momentum, copy */
     enum { kWidth = 4 };
     float scale, rate, decay, momentum, one_minus_dampening;
     float look_ahead; /* of the buffer in the update: the momentum with nesterov, else 1 */
@@ -89,9 +85,9 @@ crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float
     const float scale = (float)config->gradient_scale, rate = (float)config->learning_rate;
     const float decay = (float)config->weight_decay;
     if (momentum == nullptr)
-        return crl_cuda_map(stream, "sgd", Sgd<T>{scale, rate, decay}, {w, static_cast<T *>(copy)},
-                            {w, dw}, n);
-    const SgdMomentum<T> update = {
+        return crl_cuda_map(stream, "sgd", Sgd{scale, rate, decay}, n, {w, dw}, w,
+                            static_cast<T *>(copy));
+    const SgdMomentum update = {
         scale,
         rate,
         decay,
@@ -100,8 +96,8 @@ crl_status optimizer_sgd(crl_stream *stream, const crl_sgd_config *config, float
         config->nesterov ? (float)config->momentum : 1.0f,
         config->nesterov ? 1.0f : 0.0f,
     };
-    return crl_cuda_map(stream, "sgd", update, {w, momentum, static_cast<T *>(copy)},
-                        {w, momentum, dw}, n);
+    return crl_cuda_map(stream, "sgd", update, n, {w, momentum, dw}, w, momentum,
+                        static_cast<T *>(copy));
 }
 
 template <typename T> constexpr crl_optimizer_ops ops = {optimizer_adamw<T>, optimizer_sgd<T>};

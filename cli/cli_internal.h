@@ -106,6 +106,7 @@ typedef struct crl_progress {
     FILE *out;
     bool live;      /* a terminal: one line that changes */
     bool line_open; /* the cursor stands in it */
+    bool scaled;    /* lines have the loss scale */
 } crl_progress;
 
 void crl_progress_begin(crl_progress *progress, FILE *out);

@@ -175,7 +175,7 @@ static crl_status fill_request(crl_cli_search *s, const crl_cli *cli,
                                       .global_batch = s->settings->train.global_batch,
                                       .schedule = found ? config->schedule : NULL,
                                       .positions = (int)config->positions,
-                                      .lanes = (int)s->settings->lanes};
+                                      .lanes = (int)s->settings->numerics.lanes};
     return config->pinned ? pin(&s->request, s->settings) : CRL_STATUS_OK;
 }
 

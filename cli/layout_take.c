@@ -160,7 +160,7 @@ crl_status crl_cli_search_take(crl_settings **out, int *index, const crl_cli *cl
         crl_settings *settings = NULL;
         double bytes = INFINITY;
         CRL_TRY(crl_cli_search_sets(&all, &args->arena, &search->search->found[i],
-                                    search->settings->lanes));
+                                    search->settings->numerics.lanes));
         CRL_TRY(add_costs(&all, &args->arena, search));
         CRL_TRY(crl_cli_settings(&settings, cli, args, &all));
         const crl_status status = reservation(&bytes, limit, cli, args, settings);

@@ -74,6 +74,10 @@ void crl_progress_started(crl_progress *progress, const crl_run_report *report) 
             (long long)report->train_samples, (long long)report->validation_samples,
             (long long)report->steps, plural(report->steps, "s"),
             (long long)report->steps_per_epoch, crl_units_bytes(peak, (double)report->peak_bytes));
+    progress->scaled = settings->numerics.precision == CRL_PRECISION_F16;
+    if (settings->backend != &crl_backend_cpu || settings->numerics.precision != CRL_PRECISION_F32)
+        fprintf(progress->out, "computing in %s on %s\n",
+                crl_dtype_name(crl_settings_compute(settings)), settings->run.device);
     if (report->resumed_from)
         fprintf(progress->out, "resumed from %s, next step %lld\n", report->resumed_from,
                 (long long)report->first_step);
@@ -81,17 +85,20 @@ void crl_progress_started(crl_progress *progress, const crl_run_report *report) 
 }
 
 void crl_progress_stepped(crl_progress *progress, const crl_step_report *report) {
-    char line[LINE_BYTES], peak[32];
+    char line[LINE_BYTES], peak[32], scale[64] = "";
     const bool tokens = report->tokens > report->samples;
     const double rate =
         report->step_s > 0 ? (tokens ? report->tokens : report->samples) / report->step_s : 0;
+    if (progress->scaled)
+        snprintf(scale, sizeof scale, "  scale %.0f%s", report->loss_scale,
+                 report->skipped ? ", overflow: skipped" : "");
     snprintf(line, sizeof line,
              "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.1f ms  %.0f %s/s  bubble %.1f%%  "
-             "comm %.1f ms  peak %s",
+             "comm %.1f ms  peak %s%s",
              (long long)report->step, (long long)report->steps, report->loss, report->gradient_norm,
              report->learning_rate, report->step_s * 1e3, rate, tokens ? "tokens" : "samples",
              100 * report->bubble, report->exposed_comm_s * 1e3,
-             crl_units_bytes(peak, (double)report->peak_bytes));
+             crl_units_bytes(peak, (double)report->peak_bytes), scale);
     show(progress, line);
 }
 

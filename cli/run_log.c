@@ -37,30 +37,32 @@ void crl_run_log_started(crl_run_log *log, const crl_run_report *report) {
     char widths[CRL_CLI_WIDTHS_BYTES];
     const crl_settings *settings = report->layout->settings;
     write_line(
-        log,
-        json_pack("{s:s,s:I,s:i,s:i,s:s,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:s?}", "event",
-                  "start", "parameters", (json_int_t)report->parameters, "ranks", report->ranks,
-                  "pipeline", report->layout->mesh.pipeline, "layout",
-                  crl_cli_widths(widths, settings), "threads", report->threads, "transport",
-                  report->transport, "schedule", settings->parallel.schedule,
-                  "micro_batches", report->layout->micro_batches, "lanes", report->layout->lanes,
-                  "first_step", (json_int_t)report->first_step, "steps", (json_int_t)report->steps,
-                  "train_samples", (json_int_t)report->train_samples, "validation_samples",
-                  (json_int_t)report->validation_samples, "peak_bytes",
-                  (json_int_t)report->peak_bytes, "resumed_from", report->resumed_from));
+        log, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:s,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:s?}",
+                       "event", "start", "device", settings->run.device, "precision",
+                       crl_dtype_name(crl_settings_compute(settings)), "parameters",
+                       (json_int_t)report->parameters, "ranks", report->ranks, "pipeline",
+                       report->layout->mesh.pipeline, "layout", crl_cli_widths(widths, settings),
+                       "threads", report->threads, "transport", report->transport, "schedule",
+                       settings->parallel.schedule, "micro_batches", report->layout->micro_batches,
+                       "lanes", report->layout->lanes, "first_step", (json_int_t)report->first_step,
+                       "steps", (json_int_t)report->steps, "train_samples",
+                       (json_int_t)report->train_samples, "validation_samples",
+                       (json_int_t)report->validation_samples, "peak_bytes",
+                       (json_int_t)report->peak_bytes, "resumed_from", report->resumed_from));
 }
 
 void crl_run_log_stepped(crl_run_log *log, const crl_step_report *report) {
     const double rate_s = report->step_s > 0 ? 1 / report->step_s : 0;
     write_line(log,
-               json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I}", "event", "step",
-                         "step", (json_int_t)report->step, "epoch", number(report->epoch), "loss",
-                         number(report->loss), "grad_norm", number(report->gradient_norm), "lr",
-                         number(report->learning_rate), "ms", number(report->step_s * 1e3),
+               json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:b}", "event",
+                         "step", "step", (json_int_t)report->step, "epoch", number(report->epoch),
+                         "loss", number(report->loss), "grad_norm", number(report->gradient_norm),
+                         "lr", number(report->learning_rate), "ms", number(report->step_s * 1e3),
                          "samples_per_s", number(report->samples * rate_s), "tokens_per_s",
                          number(report->tokens * rate_s), "bubble", number(report->bubble),
                          "exposed_comm_ms", number(report->exposed_comm_s * 1e3), "peak_bytes",
-                         (json_int_t)report->peak_bytes));
+                         (json_int_t)report->peak_bytes, "loss_scale", number(report->loss_scale),
+                         "skipped", report->skipped));
 }
 
 void crl_run_log_evaluated(crl_run_log *log, const crl_evaluation_report *report) {

@@ -24,6 +24,7 @@ extern "C" {
 
 typedef struct crl_stream crl_stream; /* an ordered queue of work; NULL on the CPU */
 typedef struct crl_event crl_event;   /* a point in a stream; NULL on the CPU */
+typedef struct crl_recording crl_recording; /* work to be queued again and again */
 
 typedef struct crl_device {
     const char *name;
@@ -57,6 +58,12 @@ typedef struct crl_device {
     crl_status (*event_follow)(crl_stream *stream, crl_event *event);
     /* *done: the device has passed the last record. One never recorded is done. */
     crl_status (*event_query)(crl_event *event, bool *done);
+    /* What is queued between the two calls is not done but recorded, with all arguments as they
+     * are; replay queues it as one. NULL: the device records nothing. */
+    crl_status (*record_begin)(crl_stream *stream);
+    crl_status (*record_end)(crl_stream *stream, crl_recording **out);
+    crl_status (*replay)(crl_stream *stream, crl_recording *recording);
+    void (*recording_destroy)(crl_recording *recording);
 } crl_device;
 
 extern const crl_device crl_device_cpu;

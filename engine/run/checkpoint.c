@@ -35,6 +35,7 @@ typedef struct verdict {
 /* Rank 0's side. */
 typedef struct saver {
     crl_comm *comm;
+    const crl_checkpoint_content *content;
     crl_checkpoint_place place;
     char *piece;
     crl_status status; /* the first failure of writing; the record is kept aside */
@@ -73,7 +74,23 @@ static crl_status check_tensors(const crl_checkpoint_tensor *tensor, int count,
     return CRL_STATUS_OK;
 }
 
-static crl_status send_tensors(crl_comm *comm, const crl_checkpoint_tensor *tensor, int count) {
+bool crl_checkpoint_on_host(const crl_checkpoint_content *content) {
+    return !content->device || crl_device_is_host(content->device);
+}
+
+crl_status crl_checkpoint_fetch(const void **out, const crl_checkpoint_content *content,
+                                const void *data, size_t bytes, void *piece) {
+    *out = data;
+    if (crl_checkpoint_on_host(content)) {
+        return CRL_STATUS_OK;
+    }
+    *out = piece;
+    CRL_TRY(crl_device_copy(content->device, content->stream, piece, data, bytes));
+    return crl_device_stream_wait(content->device, content->stream);
+}
+
+static crl_status send_tensors(crl_comm *comm, const crl_checkpoint_content *content,
+                               const crl_checkpoint_tensor *tensor, int count, void *buffer) {
     for (int i = 0; i < count; ++i) {
         size_t bytes;
         char what[80];
@@ -84,8 +101,10 @@ static crl_status send_tensors(crl_comm *comm, const crl_checkpoint_tensor *tens
         CRL_TRY(tensor_bytes(&bytes, &tensor[i]));
         for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
             const size_t piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
-            CRL_TRY(crl_comm_send_wait(comm, 0, TAG_PIECE, (const char *)tensor[i].data + done,
-                                       piece, what));
+            const void *data = NULL;
+            CRL_TRY(crl_checkpoint_fetch(&data, content, (const char *)tensor[i].data + done, piece,
+                                         buffer));
+            CRL_TRY(crl_comm_send_wait(comm, 0, TAG_PIECE, data, piece, what));
         }
     }
     return CRL_STATUS_OK;
@@ -103,16 +122,22 @@ static crl_status collect(saver *saver, crl_safetensors_writer *writer,
     size_t bytes;
     char what[80];
     CRL_TRY(tensor_bytes(&bytes, tensor));
-    if (tensor->owner == 0) {
+    if (tensor->owner == 0 && crl_checkpoint_on_host(saver->content)) {
         append(saver, writer, tensor->data, bytes);
         return CRL_STATUS_OK;
     }
     snprintf(what, sizeof what, "checkpoint tensor %s", tensor->name);
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
         const size_t piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
-        CRL_TRY(
-            crl_comm_recv_wait(saver->comm, tensor->owner, TAG_PIECE, saver->piece, piece, what));
-        append(saver, writer, saver->piece, piece);
+        const void *data = saver->piece;
+        if (tensor->owner == 0) {
+            CRL_TRY(crl_checkpoint_fetch(&data, saver->content, (const char *)tensor->data + done,
+                                         piece, saver->piece));
+        } else {
+            CRL_TRY(crl_comm_recv_wait(saver->comm, tensor->owner, TAG_PIECE, saver->piece, piece,
+                                       what));
+        }
+        append(saver, writer, data, piece);
     }
     return CRL_STATUS_OK;
 }
@@ -220,6 +245,7 @@ static crl_status save_first(crl_comm *comm, const char *run, int64_t step, int 
     saver *saver = NULL;
     CRL_TRY_OUT(crl_alloc(&saver, 1, sizeof *saver));
     saver->comm = comm;
+    saver->content = content;
     CRL_TRY_OUT(crl_alloc(&saver->piece, PIECE_BYTES, 1));
     CRL_TRY_OUT(crl_checkpoint_place_make(&saver->place, run, step));
     CRL_TRY_OUT(write_all(saver, content, keep));
@@ -251,9 +277,11 @@ static crl_status save_other(crl_comm *comm, const crl_checkpoint_content *conte
                              size_t path_bytes) {
     crl_status status = CRL_STATUS_OK;
     verdict *said = NULL;
+    char *piece = NULL;
     CRL_TRY_OUT(crl_alloc(&said, 1, sizeof *said));
-    CRL_TRY_OUT(send_tensors(comm, content->param, content->params));
-    CRL_TRY_OUT(send_tensors(comm, content->state, content->states));
+    CRL_TRY_OUT(crl_alloc(&piece, crl_checkpoint_on_host(content) ? 1 : PIECE_BYTES, 1));
+    CRL_TRY_OUT(send_tensors(comm, content, content->param, content->params, piece));
+    CRL_TRY_OUT(send_tensors(comm, content, content->state, content->states, piece));
     CRL_TRY_OUT(crl_comm_recv_wait(comm, 0, TAG_VERDICT, said, sizeof *said, "checkpoint verdict"));
     if (said->status != CRL_STATUS_OK) {
         status = take_failure(said);
@@ -261,6 +289,7 @@ static crl_status save_other(crl_comm *comm, const crl_checkpoint_content *conte
     }
     snprintf(path, path_bytes, "%s", said->path);
 out:
+    crl_free(piece);
     crl_free(said);
     return status;
 }

@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "engine/comm/comm.h"
+#include "engine/device/device.h"
 #include "engine/tensor/tensor.h"
 
 #ifdef __cplusplus
@@ -24,7 +25,7 @@ extern "C" {
 typedef struct crl_checkpoint_tensor {
     const char *name;
     crl_shape shape; /* f32 */
-    float *data;     /* this rank's copy, or NULL */
+    float *data;     /* this rank's copy, on the content's device, or NULL */
     int owner;       /* the rank that sends it to rank 0 when saving */
 } crl_checkpoint_tensor;
 
@@ -33,7 +34,9 @@ typedef struct crl_checkpoint_content {
     int params;
     const crl_checkpoint_tensor *state; /* of the optimizer; may be none */
     int states;
-    json_t *facts; /* state.json; lent. Saving: rank 0's is written */
+    json_t *facts;            /* state.json; lent. Saving: rank 0's is written */
+    const crl_device *device; /* whose memory the tensors lie in; NULL: the host's */
+    crl_stream *stream;       /* on which they were written, or will be read */
 } crl_checkpoint_content;
 
 /* Collective: all ranks. After it, <run>/checkpoints/latest names the new one, and all but the

@@ -32,6 +32,13 @@ CRL_NODISCARD crl_status crl_checkpoint_place_make(crl_checkpoint_place *out, co
                                                    int64_t step);
 /* <a>/<b> into `out` (CRL_CHECKPOINT_PATH_BYTES). */
 CRL_NODISCARD crl_status crl_checkpoint_join(char *out, const char *a, const char *b);
+/* Tensor bytes as the host can read them: `data` itself, or a copy in `piece` (NULL on the host).
+ */
+CRL_NODISCARD crl_status crl_checkpoint_fetch(const void **out,
+                                              const crl_checkpoint_content *content,
+                                              const void *data, size_t bytes, void *piece);
+/* Are the tensors in the host's memory? */
+bool crl_checkpoint_on_host(const crl_checkpoint_content *content);
 /* Makes the folder and an empty temporary directory; removes what dead writers left. */
 CRL_NODISCARD crl_status crl_checkpoint_begin(const crl_checkpoint_place *place);
 /* Moves the complete temporary directory to its name, replacing one of the same step. */

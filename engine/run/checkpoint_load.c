@@ -105,12 +105,27 @@ static crl_status check_source(source *from, const char *path, const char *name,
     return CRL_STATUS_OK;
 }
 
-static crl_status copy_source(const source *from) {
+/* Through the buffer, to a device. */
+static crl_status copy_over(const source *from, const crl_safetensors_item *item, char *to,
+                            const crl_checkpoint_content *content, float *buffer) {
+    for (size_t done = 0; done < item->bytes; done += BUFFER_BYTES) {
+        const size_t part = item->bytes - done < BUFFER_BYTES ? item->bytes - done : BUFFER_BYTES;
+        CRL_TRY(crl_safetensors_read_part(from->file, item, done, buffer, part));
+        CRL_TRY(crl_device_copy(content->device, content->stream, to + done, buffer, part));
+        CRL_TRY(crl_device_stream_wait(content->device, content->stream));
+    }
+    return CRL_STATUS_OK;
+}
+
+static crl_status copy_source(const source *from, const crl_checkpoint_content *content,
+                              float *buffer) {
     for (int i = 0; i < from->tensors; ++i) {
-        if (from->tensor[i].data) {
-            CRL_TRY(crl_safetensors_read(from->file,
-                                         crl_safetensors_find(from->file, from->tensor[i].name),
-                                         from->tensor[i].data));
+        float *to = from->tensor[i].data;
+        const crl_safetensors_item *item = crl_safetensors_find(from->file, from->tensor[i].name);
+        if (to && crl_checkpoint_on_host(content)) {
+            CRL_TRY(crl_safetensors_read(from->file, item, to));
+        } else if (to) {
+            CRL_TRY(copy_over(from, item, (char *)to, content, buffer));
         }
     }
     return CRL_STATUS_OK;
@@ -126,9 +141,9 @@ crl_status crl_checkpoint_load(const char *path, const crl_checkpoint_content *c
     CRL_TRY_OUT(check_source(&model, path, "model.safetensors", buffer));
     if (with_state) {
         CRL_TRY_OUT(check_source(&state, path, "optimizer.safetensors", buffer));
-        CRL_TRY_OUT(copy_source(&state));
+        CRL_TRY_OUT(copy_source(&state, content, buffer));
     }
-    CRL_TRY_OUT(copy_source(&model));
+    CRL_TRY_OUT(copy_source(&model, content, buffer));
 out:
     crl_safetensors_close(state.file);
     crl_safetensors_close(model.file);

@@ -24,12 +24,14 @@ static bool is_split(const crl_program *program, int row, int stage) {
  */
 static crl_status prepare_nodes(crl_executor *x, const crl_stage_layout *layout,
                                 size_t scratch[2]) {
-    const crl_layer_env env = {.device = &crl_device_cpu,
-                               .kernels = x->config.kernels,
-                               .training = x->config.sync != NULL};
     for (int n = layout->first; n < layout->last; n++) {
         const crl_node *node = &x->config.plan->graph->node[n];
         size_t bytes[CRL_PHASES] = {0, 0, 0};
+        x->kernels[n] = crl_backend_kernels(x->config.backend, node->spec.compute);
+        const crl_layer_env env = {.device = x->config.backend->device,
+                                   .kernels = x->kernels[n],
+                                   .stream = x->config.stream,
+                                   .training = x->config.sync != NULL};
         if (node->layer->prepare) {
             CRL_TRY(node->layer->prepare(&node->spec, &env, &x->node_state[n], bytes));
         }
@@ -176,11 +178,15 @@ crl_status crl_executor_create(crl_executor **out, const crl_executor_config *co
     const size_t stages = (size_t)config->plan->stages;
     CRL_TRY_OUT(crl_alloc(&x->local, stages, sizeof *x->local));
     CRL_TRY_OUT(crl_alloc(&x->local_of_stage, stages, sizeof(int)));
-    CRL_TRY_OUT(crl_alloc(&x->node_state, (size_t)config->plan->graph->nodes, sizeof(void *)));
+    const size_t nodes = (size_t)config->plan->graph->nodes;
+    CRL_TRY_OUT(crl_alloc(&x->node_state, nodes, sizeof(void *)));
+    CRL_TRY_OUT(crl_alloc(&x->kernels, nodes, sizeof(const crl_kernels *)));
     CRL_TRY_OUT(crl_alloc(&x->request, (size_t)config->program->messages * 2, sizeof *x->request));
     CRL_TRY_OUT(crl_alloc(&x->reached, (size_t)config->program->messages, sizeof(bool)));
     CRL_TRY_OUT(create_stages(x));
     CRL_TRY_OUT(find_fields(x));
+    CRL_TRY_OUT(crl_fields_plan(x));
+    crl_executor_plan_recording(x);
     CRL_TRY_OUT(plan_activations(x));
     *out = x;
     x = NULL;
@@ -202,9 +208,12 @@ void crl_executor_destroy(crl_executor *x) {
         crl_stage_layout_destroy(x->local[l].layout);
         crl_free(x->local[l].block_offset);
     }
+    crl_executor_forget_recording(x);
+    crl_fields_fini(x);
     crl_free(x->local);
     crl_free(x->local_of_stage);
     crl_free(x->node_state);
+    crl_free(x->kernels);
     crl_free(x->request);
     crl_free(x->reached);
     crl_free(x->field_value);
@@ -213,7 +222,7 @@ void crl_executor_destroy(crl_executor *x) {
 }
 
 size_t crl_executor_activation_bytes(const crl_executor *x) {
-    return x->activation_bytes;
+    return x->activation_bytes + 2 * x->copy.set_bytes;
 }
 
 int crl_executor_requests(const crl_executor *x) {
@@ -236,7 +245,7 @@ crl_status crl_executor_bind(crl_executor *x, crl_comm *comm, void *activations,
     x->comm = comm;
     x->activations = activations;
     x->workspace = workspace;
-    return CRL_STATUS_OK;
+    return crl_fields_bind(x, x->activations + x->activation_bytes);
 }
 
 int crl_executor_fields(const crl_executor *x, const int **out_values) {

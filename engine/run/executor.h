@@ -20,13 +20,16 @@ typedef struct crl_executor crl_executor;
 typedef struct crl_executor_config {
     const crl_plan *plan;       /* lent, like all pointers here */
     const crl_program *program; /* of this replica, with messages, checked */
-    const crl_kernels *kernels;
+    const crl_backend *backend;
+    crl_stream *stream; /* of all computing; NULL: on the CPU, and where only sizes are asked for */
     const crl_params *params;
     crl_grad_sync *sync; /* NULL: forward only */
     const crl_mesh *mesh;
     int position, replica;
     int first_micro_batch; /* of this pipeline in the whole step */
     int first_own;         /* of this replica in its pipeline: fields and losses begin there */
+    int own;               /* micro-batches of this replica */
+    int first_tag;         /* of its messages: programs of one rank must not share tags */
 } crl_executor_config;
 
 /* Prepares the layers of this position's stages and plans memory; needs no other rank.
@@ -65,15 +68,20 @@ typedef struct crl_executor_step {
     uint64_t seed;
     uint32_t step;
     bool training;
-    int64_t samples;          /* valid ones in the global batch */
-    const void *const *field; /* by index of crl_executor_fields: this rank's micro-batches */
-    crl_loss *loss; /* (M of the pipeline) zeroed; the first are this replica's, filled here */
+    int64_t samples; /* valid ones in the global batch */
+    /* By index of crl_executor_fields: this rank's micro-batches, in host memory that stays as it
+     * is until the step's losses are known. */
+    const void *const *field;
+    crl_loss *loss;   /* (M of the pipeline) zeroed; the first are this replica's; device memory */
+    float loss_scale; /* of the gradients, a power of two */
+    bool alike;       /* its work is that of other steps: all samples, weights that stand */
     const crl_executor_turns *turns; /* lent; NULL: none */
     bool in_vain;                    /* set: before_backward said so */
     int64_t busy_ns, span_ns;        /* set: computing, and from begin to end */
 } crl_executor_step;
 
-/* Collective: the pipeline. Blocking. Any failure of a layer, a message or the gradient sums. */
+/* Collective: the pipeline. On return all work is queued on the stream (CPU: done). Any failure of
+ * a layer, a message or the gradient sums. */
 CRL_NODISCARD crl_status crl_executor_run(crl_executor *executor, crl_executor_step *step);
 
 /* After a forward-only run of one stage: where `value` of micro-batch 0 is. NULL: not kept. */

@@ -21,7 +21,7 @@ static const void *locate_value(const action_call *a, int value) {
     const crl_place place = a->value[value];
     if (place.block == CRL_BLOCK_FIELD) {
         const size_t bytes = a->x->config.plan->graph->value[value].bytes;
-        const char *base = a->step->field[a->x->field_of_value[value]];
+        const char *base = crl_fields_at(a->x, a->step, a->x->field_of_value[value]);
         return base + bytes * (size_t)(a->micro_batch - a->x->config.first_own);
     }
     return crl_executor_locate(a->x, a->local, a->micro_batch, place);
@@ -33,20 +33,21 @@ static crl_layer_call begin_call(const action_call *a, int n) {
     const int global = a->x->config.first_micro_batch + a->micro_batch;
     crl_layer_call call = {.spec = &node->spec,
                            .state = a->x->node_state[n],
-                           .kernels = a->x->config.kernels,
+                           .kernels = a->x->kernels[n],
+                           .stream = a->x->config.stream,
                            .scratch = a->scratch,
-                           .loss_scale = 1,
+                           .loss_scale = a->step->loss_scale,
                            .loss = node->layer->is_loss
                                        ? &a->step->loss[a->micro_batch - a->x->config.first_own]
                                        : NULL};
     call.at = (crl_call_position){a->step->seed,
                                   a->step->step,
-                                  (uint32_t)n,
+                                  node->key,
                                   global * batch,
                                   crl_loader_valid_samples(a->step->samples, batch, global),
                                   a->step->training};
     for (int p = 0; p < node->spec.params; p++) {
-        call.w[p] = crl_params_weight(a->x->config.params, node->param[p]);
+        call.w[p] = crl_params_weight_as(a->x->config.params, node->param[p], node->spec.compute);
     }
     for (int s = 0; s < node->spec.saves; s++) {
         const int index = (n - a->local->layout->first) * CRL_LAYER_MAX_SAVED + s;
@@ -64,10 +65,28 @@ static crl_status progress(crl_executor *x) {
     return crl_executor_progress(x);
 }
 
-static void profile(const crl_executor *x, int node, int phase, int64_t begin_ns) {
+/* Waits for what it times, where work is only queued. */
+static crl_status profile(const crl_executor *x, int node, int phase, int64_t begin_ns) {
     if (x->profile_ns) {
+        CRL_TRY(crl_device_stream_wait(x->config.backend->device, x->config.stream));
         x->profile_ns[node * CRL_PHASES + phase] += crl_clock_ns() - begin_ns;
     }
+    return CRL_STATUS_OK;
+}
+
+/* Of both halves at once: shared out by their arithmetic. */
+static crl_status profile_both(const crl_executor *x, int node, int64_t begin_ns) {
+    if (x->profile_ns) {
+        const double *flops = x->config.plan->graph->node[node].spec.cost.flops;
+        const double all = flops[CRL_PHASE_INPUT] + flops[CRL_PHASE_WEIGHT];
+        const double share = all > 0 ? flops[CRL_PHASE_WEIGHT] / all : 0;
+        CRL_TRY(crl_device_stream_wait(x->config.backend->device, x->config.stream));
+        const int64_t took_ns = crl_clock_ns() - begin_ns;
+        const int64_t weight_ns = (int64_t)(share * (double)took_ns);
+        x->profile_ns[node * CRL_PHASES + CRL_PHASE_WEIGHT] += weight_ns;
+        x->profile_ns[node * CRL_PHASES + CRL_PHASE_INPUT] += took_ns - weight_ns;
+    }
+    return CRL_STATUS_OK;
 }
 
 /* A kernel knows neither the node nor where in the step its samples stand. */
@@ -104,7 +123,7 @@ static crl_status run_node_forward(const action_call *a, int n, int phase) {
     if (status) {
         return blame_node(a, n, status);
     }
-    profile(x, n, phase, begin_ns);
+    CRL_TRY(profile(x, n, phase, begin_ns));
     return progress(x);
 }
 
@@ -169,16 +188,16 @@ static crl_status run_node_backward(action_call *a, int n, bool input, bool weig
     }
     if (input && weight && node->layer->backward) {
         CRL_TRY(node->layer->backward(&call));
-        profile(x, n, CRL_PHASE_INPUT, begin_ns);
+        CRL_TRY(profile_both(x, n, begin_ns));
     } else {
         if (input) {
             CRL_TRY(node->layer->backward_input(&call));
-            profile(x, n, CRL_PHASE_INPUT, begin_ns);
+            CRL_TRY(profile(x, n, CRL_PHASE_INPUT, begin_ns));
         }
         if (weight) {
             const int64_t weight_ns = x->profile_ns ? crl_clock_ns() : 0;
             CRL_TRY(node->layer->backward_weight(&call));
-            profile(x, n, CRL_PHASE_WEIGHT, weight_ns);
+            CRL_TRY(profile(x, n, CRL_PHASE_WEIGHT, weight_ns));
         }
     }
     if (weight) {

@@ -37,16 +37,18 @@ static void *message_buffer(const crl_executor *x, const crl_message *message, i
 }
 
 /* Both stages are on this rank: the later of the two sides copies. */
-static void run_local_message(crl_executor *x, const crl_message *message, int index) {
+static crl_status run_local_message(crl_executor *x, const crl_message *message, int index) {
     const crl_edge *edge = &x->config.plan->edge[message->edge];
     if (!x->reached[index]) {
         x->reached[index] = true;
-        return;
+        return CRL_STATUS_OK;
     }
     x->reached[index] = false;
     const int from = message->gradient ? edge->to : edge->from;
     const int to = message->gradient ? edge->from : edge->to;
-    memcpy(message_buffer(x, message, to), message_buffer(x, message, from), message->bytes);
+    return crl_device_copy(x->config.backend->device, x->config.stream,
+                           message_buffer(x, message, to), message_buffer(x, message, from),
+                           message->bytes);
 }
 
 static crl_status wait_message(crl_executor *x, const crl_action *action, crl_request *request) {
@@ -71,10 +73,7 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
     const bool waiting =
         action->kind == CRL_ACTION_WAIT_SEND || action->kind == CRL_ACTION_WAIT_RECV;
     if (message->from == message->to) {
-        if (!waiting) {
-            run_local_message(x, message, action->message);
-        }
-        return CRL_STATUS_OK;
+        return waiting ? CRL_STATUS_OK : run_local_message(x, message, action->message);
     }
     if (waiting) {
         return wait_message(x, action, request);
@@ -82,21 +81,16 @@ static crl_status run_message(crl_executor *x, const crl_action *action) {
     const int peer =
         crl_mesh_rank_of_row(x->config.mesh, x->pipeline, sending ? message->to : message->from);
     void *buffer = message_buffer(x, message, action->stage);
-    const int tag = CRL_TAG_ACTION | action->message;
+    const int tag = CRL_TAG_ACTION | (x->config.first_tag + action->message);
     x->watched = request;
     return sending ? crl_comm_send(x->comm, peer, tag, buffer, message->bytes, request)
                    : crl_comm_recv(x->comm, peer, tag, buffer, message->bytes, request);
 }
 
-crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
+crl_status crl_executor_actions(crl_executor *x, crl_executor_step *step) {
     const crl_action_list *list = &x->config.program->position[x->row];
-    const int64_t begin_ns = crl_clock_ns();
     crl_turn_state turn;
-    step->busy_ns = 0;
-    x->watched = NULL;
-    x->turns = step->turns;
     crl_turns_begin(&turn, x, list, step);
-    memset(step->loss, 0, (size_t)crl_executor_micro_batches(x) * sizeof *step->loss);
     for (int i = 0; i < list->count; i++) {
         const crl_action *action = &list->action[i];
         CRL_TRY(crl_turns_reach(&turn, x, list, i, step));
@@ -109,7 +103,23 @@ crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
             CRL_TRY(crl_executor_compute(x, step, action));
         } /* REDUCE and STEP are done by the caller, after the last action */
     }
-    CRL_TRY(crl_turns_reach(&turn, x, list, list->count, step));
+    return crl_turns_reach(&turn, x, list, list->count, step);
+}
+
+crl_status crl_executor_run(crl_executor *x, crl_executor_step *step) {
+    const int64_t begin_ns = crl_clock_ns();
+    step->busy_ns = 0;
+    x->watched = NULL;
+    x->turns = step->turns;
+    CRL_TRY(crl_device_zero(x->config.backend->device, x->config.stream, step->loss,
+                            (size_t)crl_executor_micro_batches(x) * sizeof *step->loss));
+    CRL_TRY(crl_fields_begin(x, step));
+    if (x->records && step->alike && step->turns && !x->profile_ns) {
+        CRL_TRY(crl_executor_replay(x, step));
+    } else {
+        CRL_TRY(crl_executor_actions(x, step));
+    }
+    CRL_TRY(crl_fields_end(x));
     step->span_ns = crl_clock_ns() - begin_ns;
     return CRL_STATUS_OK;
 }

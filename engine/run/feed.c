@@ -91,6 +91,7 @@ crl_status crl_feed_loader(crl_loader **out, const crl_feed *feed, const crl_ran
     crl_loader_config config = {
         .format = feed->format,
         .dataset = feed->dataset,
+        .device = rank->backend->device,
         .sampler = {feed->samples, range->global_batch, range->seed, range->shuffle},
         .micro_batch = range->micro_batch,
         .first_micro_batch = rank->micro_batches.first,

@@ -20,6 +20,8 @@ typedef struct generator {
     int64_t context, vocabulary;
     int32_t *window;  /* (T) what the model reads */
     int32_t *history; /* (prompt + count) */
+    void *row;        /* (V) logits as the model made them */
+    float *last;      /* (V) the same in f32 */
     float *sorted;    /* (V) for top_k */
     void *zeros;      /* of every other input */
     const void *field[CRL_EXECUTOR_MAX_FIELDS];
@@ -64,6 +66,8 @@ static crl_status prepare(generator *g) {
     CRL_TRY(crl_alloc(&g->window, (size_t)g->context, sizeof *g->window));
     CRL_TRY(crl_alloc(&g->history, history, sizeof *g->history));
     CRL_TRY(crl_alloc(&g->sorted, (size_t)g->vocabulary, sizeof *g->sorted));
+    CRL_TRY(crl_alloc(&g->row, (size_t)g->vocabulary, sizeof *g->last));
+    CRL_TRY(crl_alloc(&g->last, (size_t)g->vocabulary, sizeof *g->last));
     CRL_TRY(crl_alloc(&g->zeros, largest, 1));
     for (int f = 0; f < fields; f++) {
         g->field[f] = value[f] == g->tokens ? (const void *)g->window : g->zeros;
@@ -120,18 +124,29 @@ static int32_t draw(const generator *g, const float *logits, int64_t position) {
     return best;
 }
 
+/* Row `row` of the logits of the last run, as f32 of the host. */
+static crl_status read_logits(generator *g, int64_t row) {
+    const crl_rank *r = g->session.rank;
+    const crl_dtype dtype = r->layout->evaluate_graph->value[g->logits].spec.dtype;
+    const char *logits = crl_executor_value(r->evaluate_executor, g->logits);
+    const size_t bytes = (size_t)g->vocabulary * crl_dtype_bytes(dtype);
+    CRL_TRY(crl_device_copy(r->backend->device, r->stream, g->row, logits + (size_t)row * bytes,
+                            bytes));
+    CRL_TRY(crl_device_stream_wait(r->backend->device, r->stream));
+    return crl_backend_kernels(&crl_backend_cpu, dtype)
+        ->eltwise->widen(NULL, g->row, g->last, g->vocabulary, false);
+}
+
 static crl_status make_tokens(generator *g) {
-    crl_loss loss;
     int64_t known = g->config->prompt_count;
     for (int64_t i = 0; i < g->config->count; i++) {
         const int64_t used = known < g->context ? known : g->context;
         memset(g->window, 0, (size_t)g->context * sizeof *g->window);
         memcpy(g->window, g->history + known - used, (size_t)used * sizeof *g->window);
-        crl_executor_step step = {.samples = 1, .field = g->field, .loss = &loss};
+        crl_executor_step step = {.samples = 1, .field = g->field, .loss = g->session.rank->loss};
         CRL_TRY(crl_executor_run(g->session.rank->evaluate_executor, &step));
-        const float *logits = crl_executor_value(g->session.rank->evaluate_executor, g->logits);
-        const int64_t last = used > 0 ? used - 1 : 0;
-        const int32_t token = draw(g, logits + last * g->vocabulary, known);
+        CRL_TRY(read_logits(g, used > 0 ? used - 1 : 0));
+        const int32_t token = draw(g, g->last, known);
         g->history[known++] = token;
         if (!g->config->token(g->config->context, token)) {
             break;
@@ -155,13 +170,15 @@ static crl_status generate_rank(void *argument, crl_comm *comm) {
     g->config = j->config;
     CRL_TRY_OUT(crl_resume_find(&from, comm, j->config->checkpoint, false));
     CRL_TRY_OUT(crl_session_open(&g->session, j->settings, j->registries, comm, false));
-    CRL_TRY_OUT(crl_session_load(&g->session, from.path, false));
+    CRL_TRY_OUT(crl_session_load(&g->session, &from, false));
     CRL_TRY_OUT(prepare(g));
     CRL_TRY_OUT(make_tokens(g));
 out:
     crl_session_close(&g->session, status != CRL_STATUS_OK);
     crl_free(g->window);
     crl_free(g->history);
+    crl_free(g->row);
+    crl_free(g->last);
     crl_free(g->sorted);
     crl_free(g->zeros);
     crl_free(g);

@@ -40,9 +40,10 @@ typedef struct tied_use {
 struct crl_grad_sync {
     crl_grad_sync_config config;
     crl_comm *comm;
-    crl_range lanes; /* of this replica, in the whole step */
-    int width;       /* replicas of this position */
-    int *lanes_left; /* (uses) that are not complete */
+    const crl_allreduce_algorithm *algorithm; /* the config's, as the comm has it */
+    crl_range lanes;                          /* of this replica, in the whole step */
+    int width;                                /* replicas of this position */
+    int *lanes_left;                          /* (uses) that are not complete */
     const float **gradient; /* (params) where the complete sum of each will be; NULL: not here */
     int buckets, next;
     bucket *bucket;
@@ -62,7 +63,8 @@ static crl_allreduce_config allreduce_config(const crl_grad_sync *sync, int inde
         largest = sync->bucket[b].count > largest ? sync->bucket[b].count : largest;
     }
     return (crl_allreduce_config){.group = &sync->group,
-                                  .reduce = sync->config.kernels->reduce,
+                                  .reduce = sync->config.reduce,
+                                  .stream = sync->config.stream,
                                   .channel = index,
                                   .max_count = largest,
                                   .segment_bytes = sync->config.segment_bytes,
@@ -203,7 +205,7 @@ void crl_grad_sync_destroy(crl_grad_sync *sync) {
     }
     for (int f = 0; f < IN_FLIGHT; f++) {
         if (sync->flight[f].allreduce) {
-            sync->config.algorithm->destroy(sync->flight[f].allreduce);
+            sync->algorithm->destroy(sync->flight[f].allreduce);
         }
     }
     crl_free(sync->lanes_left);
@@ -250,6 +252,7 @@ static void find_gradients(crl_grad_sync *sync) {
 crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory) {
     char *at = memory;
     sync->comm = sync->group.comm = comm;
+    sync->algorithm = crl_allreduce_on(comm, sync->config.algorithm);
     for (int t = 0; t < sync->tied_count; t++) {
         const int local = sync->tied[t].local;
         sync->tied[t].data =
@@ -261,7 +264,7 @@ crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory)
     for (int f = 0; f < IN_FLIGHT && sync->width > 1 && sync->buckets > 0; f++) {
         crl_allreduce_config config = allreduce_config(sync, f);
         config.scratch = at + (size_t)f * sync->staging_bytes;
-        CRL_TRY(sync->config.algorithm->create(&sync->flight[f].allreduce, &config));
+        CRL_TRY(sync->algorithm->create(&sync->flight[f].allreduce, &config));
     }
     return CRL_STATUS_OK;
 }
@@ -313,9 +316,9 @@ static crl_status end_lane(crl_grad_sync *sync, int u, const crl_lane_step *step
     const crl_local_use *use = &sync->config.params->use[u];
     for (int i = step->merge; i < step->merge + step->merges; i++) {
         const crl_lane_merge *merge = &sync->config.lane_plan[use->stage]->merge[i];
-        CRL_TRY(sync->config.kernels->reduce->add(NULL, buffer_of(sync, merge->left, use->offset),
-                                                  buffer_of(sync, merge->right, use->offset),
-                                                  use->elements));
+        CRL_TRY(
+            sync->config.reduce->add(sync->config.stream, buffer_of(sync, merge->left, use->offset),
+                                     buffer_of(sync, merge->right, use->offset), use->elements));
     }
     if (--sync->lanes_left[u] == 0) {
         complete_use(sync, u);
@@ -345,8 +348,7 @@ static int first_use_in(const crl_grad_sync *sync, const bucket *k) {
 static crl_status start_bucket(crl_grad_sync *sync, flight *f) {
     const crl_params *params = sync->config.params;
     const bucket *k = &sync->bucket[sync->next];
-    const crl_lane_plan *plan =
-        sync->config.lane_plan[params->use[first_use_in(sync, k)].stage];
+    const crl_lane_plan *plan = sync->config.lane_plan[params->use[first_use_in(sync, k)].stage];
     f->nodes = plan->nodes;
     for (int i = 0; i < f->nodes; i++) {
         f->node[i] = (crl_lane_node){plan->node[i].first, plan->node[i].count,
@@ -357,8 +359,13 @@ static crl_status start_bucket(crl_grad_sync *sync, flight *f) {
         f->bucket = -1; /* one replica's lanes have combined to one sum already */
         return CRL_STATUS_OK;
     }
-    return sync->config.algorithm->start(f->allreduce, f->node, f->nodes,
-                                         params->gradients + k->offset, k->count);
+    return sync->algorithm->start(f->allreduce, f->node, f->nodes, params->gradients + k->offset,
+                                  k->count);
+}
+
+void crl_grad_sync_replayed(crl_grad_sync *sync) {
+    CRL_ASSERT(sync->width == 1);
+    sync->next = sync->buckets;
 }
 
 crl_status crl_grad_sync_progress(crl_grad_sync *sync) {
@@ -367,7 +374,7 @@ crl_status crl_grad_sync_progress(crl_grad_sync *sync) {
         bool done = false;
         int peer = -1;
         if (f->bucket >= 0) {
-            CRL_TRY(sync->config.algorithm->progress(f->allreduce, &done, &peer));
+            CRL_TRY(sync->algorithm->progress(f->allreduce, &done, &peer));
             f->bucket = done ? -1 : f->bucket;
         }
     }
@@ -389,7 +396,7 @@ static crl_status finish_buckets(crl_grad_sync *sync) {
             char what[64];
             snprintf(what, sizeof what, "sum of gradient bucket %d of position %d", b,
                      sync->config.position);
-            CRL_TRY(crl_allreduce_wait(sync->config.algorithm, f->allreduce, sync->comm, what));
+            CRL_TRY(crl_allreduce_wait(sync->algorithm, f->allreduce, sync->comm, what));
             f->bucket = -1;
         }
     }
@@ -423,8 +430,7 @@ static int source_replica(const crl_mesh *mesh, int from, int to, int replica) {
 }
 
 /* Sends a use to all replicas of `position` that get it from here. */
-static crl_status send_use(crl_grad_sync *sync, const tied_use *mine, int position,
-                           int *requests) {
+static crl_status send_use(crl_grad_sync *sync, const tied_use *mine, int position, int *requests) {
     const crl_mesh *mesh = sync->config.mesh;
     for (int r = 0; r < crl_mesh_width(mesh, position); r++) {
         if (source_replica(mesh, mine->position, position, r) == sync->config.replica) {
@@ -444,8 +450,8 @@ static crl_status exchange_tied(crl_grad_sync *sync, int *out_requests) {
     for (int t = 0; t < sync->tied_count; t++) {
         const tied_use *mine = &sync->tied[t];
         if (mine->local < 0) {
-            const int replica = source_replica(mesh, mine->position, sync->config.position,
-                                               sync->config.replica);
+            const int replica =
+                source_replica(mesh, mine->position, sync->config.position, sync->config.replica);
             const int from = crl_mesh_rank(mesh, (crl_coordinates){mine->position, replica, 0});
             CRL_TRY(crl_comm_recv(sync->comm, from, tag_of(mine), mine->data, bytes_of(sync, mine),
                                   &sync->request[requests++]));
@@ -474,8 +480,8 @@ crl_status crl_grad_sync_finish(crl_grad_sync *sync) {
     for (int t = 0; t < sync->tied_count; t++) {
         if (sync->tied[t].use > 0) {
             float *sum = sync->tied[t - sync->tied[t].use].data;
-            CRL_TRY(sync->config.kernels->reduce->add(NULL, sum, sync->tied[t].data,
-                                                      graph->param[sync->tied[t].param].elements));
+            CRL_TRY(sync->config.reduce->add(sync->config.stream, sum, sync->tied[t].data,
+                                             graph->param[sync->tied[t].param].elements));
         }
     }
     return CRL_STATUS_OK;

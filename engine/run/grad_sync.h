@@ -21,7 +21,8 @@ typedef struct crl_grad_sync crl_grad_sync;
 typedef struct crl_grad_sync_config {
     const crl_plan *plan;
     const crl_params *params; /* lent */
-    const crl_kernels *kernels;
+    const crl_reduce_ops *reduce;
+    crl_stream *stream; /* on which gradients are made */
     const crl_mesh *mesh;
     int position, replica;
     int lanes;                             /* of the whole step */
@@ -39,7 +40,7 @@ void crl_grad_sync_destroy(crl_grad_sync *sync);
 size_t crl_grad_sync_bytes(const crl_grad_sync *sync);
 /* The most messages it has under way at a time, at most. */
 int crl_grad_sync_requests(const crl_grad_sync *sync);
-/* Gives it its memory (crl_grad_sync_bytes) and the job. */
+/* Gives it its memory (crl_grad_sync_bytes) and the job, for messages in that memory. */
 CRL_NODISCARD crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory);
 
 /* At the beginning of a step. */
@@ -49,9 +50,11 @@ float *crl_grad_sync_target(const crl_grad_sync *sync, int node, int slot, int m
                             bool *out_accumulate);
 /* The node's gradients of micro-batch m are there. Starts buckets that became complete. */
 CRL_NODISCARD crl_status crl_grad_sync_done(crl_grad_sync *sync, int node, int m);
+/* Instead of all calls of a step: its queued work has made and added all gradients. One replica. */
+void crl_grad_sync_replayed(crl_grad_sync *sync);
 /* Moves transfers on; cheap when there are none. */
 CRL_NODISCARD crl_status crl_grad_sync_progress(crl_grad_sync *sync);
-/* Collective: all ranks. Waits for all sums. */
+/* Collective: all ranks. Afterwards all sums are there, for work queued on the stream. */
 CRL_NODISCARD crl_status crl_grad_sync_finish(crl_grad_sync *sync);
 /* The complete summed gradient of a parameter of this rank; lent until the next begin. */
 const float *crl_grad_sync_gradient(const crl_grad_sync *sync, int param);

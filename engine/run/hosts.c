@@ -30,6 +30,7 @@ crl_status crl_hosts_gather(crl_host_numbers *out, crl_comm *comm, int64_t numbe
     for (int r = 0; r < comm->ranks; r++) {
         const bool here = strncmp(all[r].host, mine.host, sizeof mine.host) == 0;
         out->ranks_here += here;
+        out->index_here += here && r < comm->rank;
         out->sum_here += here ? all[r].number : 0;
         out->largest = all[r].number > out->largest ? all[r].number : out->largest;
     }
@@ -38,11 +39,12 @@ out:
     return status;
 }
 
-crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm, size_t bytes) {
+crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm, const crl_device *device,
+                             size_t bytes) {
     crl_host_numbers hosts;
     const int64_t physical = crl_memory_physical_bytes();
     CRL_TRY(crl_hosts_gather(&hosts, comm, (int64_t)bytes));
-    if (physical > 0 && hosts.sum_here > physical) {
+    if (crl_device_is_host(device) && physical > 0 && hosts.sum_here > physical) {
         return CRL_FAIL(
             NOMEM, "memory: the %d ranks on this machine reserve %.1f GiB, it has %.1f GiB",
             hosts.ranks_here, (double)hosts.sum_here / (1 << 30), (double)physical / (1 << 30));

@@ -14,9 +14,11 @@ crl_status crl_layout_graph(crl_graph **out, const crl_settings *settings,
                             const crl_registries *registries, int64_t batch) {
     crl_status status = CRL_STATUS_OK;
     crl_model *model = NULL;
+    const crl_precision precision = {crl_settings_compute(settings), settings->numerics.f32.item,
+                                     settings->numerics.f32.count};
     CRL_TRY_OUT(crl_model_create(&model));
     CRL_TRY_OUT(settings->model->build(model, settings->model_options));
-    CRL_TRY_OUT(crl_graph_build(out, model, registries->layers, batch, NULL));
+    CRL_TRY_OUT(crl_graph_build(out, model, registries->layers, batch, &precision));
 out:
     crl_model_destroy(model);
     return status;
@@ -66,8 +68,8 @@ static crl_status count_micro_batches(crl_layout *layout) {
                         (long long)m);
     }
     layout->micro_batches = (int)m;
-    int64_t lanes = s->lanes;
-    for (lanes = lanes ? lanes : 1; s->lanes == 0 && lanes < crl_settings_widest(s);) {
+    int64_t lanes = s->numerics.lanes;
+    for (lanes = lanes ? lanes : 1; s->numerics.lanes == 0 && lanes < crl_settings_widest(s);) {
         lanes *= 2;
     }
     for (layout->lanes = 1; layout->lanes * 2 <= m && layout->lanes * 2 <= lanes;) {

@@ -156,8 +156,10 @@ static crl_status create_buffers(crl_loader *loader) {
         const crl_field *wanted = &field[config->field[f]];
         CRL_TRY(crl_tensor_bytes(&loader->sample_bytes[f], &wanted->spec, wanted->name));
         for (int b = 0; b < BUFFERS; ++b) {
-            CRL_TRY(crl_alloc(&loader->buffer[b][f], (size_t)capacity(config),
-                              loader->sample_bytes[f]));
+            size_t bytes;
+            CRL_TRY(crl_size_mul(&bytes, (size_t)capacity(config), loader->sample_bytes[f],
+                                 wanted->name));
+            CRL_TRY(crl_device_host_alloc(config->device, &loader->buffer[b][f], bytes));
         }
     }
     return CRL_STATUS_OK;
@@ -171,6 +173,7 @@ crl_status crl_loader_create(crl_loader **out, const crl_loader_config *config) 
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->changed, NULL);
     loader->config = *config;
+    loader->config.device = config->device ? config->device : &crl_device_cpu;
     loader->lent = loader->next = loader->filled = config->first_step;
     /* A rank that reads nothing needs the number of samples, but not their order. */
     crl_sampler_config order = config->sampler;
@@ -197,7 +200,7 @@ void crl_loader_destroy(crl_loader *loader) {
     CRL_ASSERT(status == CRL_STATUS_OK);
     for (int b = 0; b < BUFFERS; ++b) {
         for (int f = 0; f < loader->config.fields; ++f) {
-            crl_free(loader->buffer[b][f]);
+            crl_device_host_free(loader->config.device, loader->buffer[b][f]);
         }
     }
     crl_sampler_destroy(loader->sampler);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "engine/device/device.h"
 #include "engine/run/dataset.h"
 #include "engine/run/sampler.h"
 
@@ -17,6 +18,7 @@ typedef struct crl_loader crl_loader;
 typedef struct crl_loader_config {
     const crl_dataset_format *format;
     const crl_dataset *dataset; /* lent */
+    const crl_device *device;   /* that copies the data; NULL: the CPU */
     crl_sampler_config sampler;
     int64_t micro_batch;                     /* samples of a micro-batch */
     int first_micro_batch, last_micro_batch; /* of the step: [first, last) are this rank's */

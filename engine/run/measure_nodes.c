@@ -102,8 +102,8 @@ typedef struct rounds {
     crl_settings settings;
     crl_registries registries; /* with the schedules above */
     crl_layout *layout;
+    crl_stream *stream;
     crl_rank *rank;
-    crl_loss *loss;
     char *zeros;
     int64_t *node_ns; /* (node rows) of the round under way */
     double *sample_s; /* (rows)(rounds) */
@@ -118,12 +118,15 @@ static size_t all_rows(const rounds *m) {
     return node_rows(m) + CRL_MEASURE_TOTALS;
 }
 
-/* As many threads as training with so many ranks would take. */
-static crl_status set_threads(const rounds *m) {
+/* The device, and as many threads, as training with so many ranks would take. */
+static crl_status choose_device(rounds *m) {
+    const crl_device *device = m->settings.backend->device;
     crl_host_numbers hosts;
     int threads = (int)m->settings.run.threads;
+    CRL_TRY(crl_hosts_gather(&hosts, m->all->comm, 0));
+    CRL_TRY(crl_device_choose(device, hosts.index_here, hosts.ranks_here));
+    CRL_TRY(crl_device_stream_create(device, &m->stream));
     if (threads == 0) {
-        CRL_TRY(crl_hosts_gather(&hosts, m->all->comm, 0));
         threads = crl_cpu_count() / hosts.ranks_here;
     }
     crl_kernels_set_threads(threads < 1 ? 1 : threads);
@@ -134,7 +137,8 @@ static crl_status begin(rounds *m) {
     size_t largest = 0;
     int64_t most = 0;
     const size_t micro_batches = (size_t)m->config->micro_batches;
-    CRL_TRY(set_threads(m));
+    const crl_device *device = m->settings.backend->device;
+    CRL_TRY(choose_device(m));
     CRL_TRY(crl_layout_create(&m->layout, &m->settings, &m->registries, NULL));
     const crl_graph *graph = m->layout->graph;
     for (int v = 0; v < graph->values; v++) {
@@ -142,12 +146,12 @@ static crl_status begin(rounds *m) {
             largest = graph->value[v].bytes;
         }
     }
-    CRL_TRY(crl_rank_create(&m->rank, m->layout, 0, true));
-    CRL_TRY(crl_hosts_reserve(&most, m->all->comm, m->rank->memory.total_bytes));
+    CRL_TRY(crl_rank_create(&m->rank, m->layout, 0, true, m->stream));
+    CRL_TRY(crl_hosts_reserve(&most, m->all->comm, device, m->rank->memory.total_bytes));
     CRL_TRY(crl_rank_bind(m->rank, m->all->comm));
     CRL_TRY(crl_params_init(m->rank->params, (uint64_t)m->settings.train.seed));
-    CRL_TRY(crl_alloc(&m->zeros, largest * micro_batches, 1));
-    CRL_TRY(crl_alloc(&m->loss, micro_batches, sizeof *m->loss));
+    CRL_TRY(crl_params_round(m->rank->params, m->settings.backend));
+    CRL_TRY(crl_device_host_alloc(device, &m->zeros, largest * micro_batches));
     CRL_TRY(crl_alloc(&m->node_ns, node_rows(m), sizeof *m->node_ns));
     CRL_TRY(crl_alloc(&m->sample_s, all_rows(m) * (size_t)m->config->rounds, sizeof(double)));
     return crl_alloc(&m->gather, all_rows(m) * (size_t)m->all->size, sizeof(double));
@@ -156,8 +160,8 @@ static crl_status begin(rounds *m) {
 static void end(rounds *m) {
     crl_rank_destroy(m->rank);
     crl_layout_destroy(m->layout);
-    crl_free(m->zeros);
-    crl_free(m->loss);
+    crl_device_host_free(m->settings.backend->device, m->zeros);
+    crl_device_stream_destroy(m->settings.backend->device, m->stream);
     crl_free(m->node_ns);
     crl_free(m->sample_s);
     crl_free(m->gather);
@@ -167,21 +171,24 @@ static void end(rounds *m) {
 static crl_status run_sums(rounds *m, double *out_add_s, double *out_update_s) {
     const crl_params *params = m->rank->params;
     const crl_graph *graph = m->layout->graph;
-    const crl_reduce_ops *reduce = crl_kernels_cpu.reduce;
+    const crl_reduce_ops *reduce = m->settings.backend->f32->reduce;
+    const crl_device *device = m->settings.backend->device;
     const int64_t count = params->weight_elements < params->gradient_elements
                               ? params->weight_elements
                               : params->gradient_elements;
+    CRL_TRY(crl_device_stream_wait(device, m->stream));
     CRL_TRY(crl_barrier(m->all));
     const int64_t begin_ns = crl_clock_ns();
-    CRL_TRY(reduce->add(NULL, params->gradients, params->weights, count));
+    CRL_TRY(reduce->add(m->stream, params->gradients, params->weights, count));
+    CRL_TRY(crl_device_stream_wait(device, m->stream));
     const int64_t added_ns = crl_clock_ns();
     for (int p = 0; p < graph->params; p++) {
-        double squares = 0;
-        CRL_TRY(reduce->sum_squares(NULL, crl_grad_sync_gradient(m->rank->sync, p),
-                                    graph->param[p].elements, &squares));
+        CRL_TRY(reduce->sum_squares(m->stream, crl_grad_sync_gradient(m->rank->sync, p),
+                                    graph->param[p].elements, &m->rank->squares[p]));
     }
     const crl_update update = {.step = 1};
     CRL_TRY(crl_update_run(m->rank, &update));
+    CRL_TRY(crl_device_stream_wait(device, m->stream));
     *out_add_s = (double)(added_ns - begin_ns) * 1e-9;
     *out_update_s = (double)(crl_clock_ns() - added_ns) * 1e-9;
     return CRL_STATUS_OK;
@@ -204,7 +211,8 @@ static crl_status run_round(rounds *m, int round) {
     crl_executor_step step = {.training = true,
                               .samples = m->settings.train.global_batch,
                               .field = field,
-                              .loss = m->loss};
+                              .loss = m->rank->loss,
+                              .loss_scale = 1};
     memset(m->node_ns, 0, node_rows(m) * sizeof *m->node_ns);
     crl_executor_profile(m->rank->executor, m->node_ns);
     CRL_TRY(crl_barrier(m->all));

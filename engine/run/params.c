@@ -53,15 +53,17 @@ static crl_status check_bytes(const crl_params *params) {
                         2 * (size_t)(params->states + 1), "optimizer state"); /* all kept twice */
 }
 
-crl_status crl_params_create(crl_params **out, const crl_plan *plan, int position, int lane_buffers,
-                             int states) {
+crl_status crl_params_create(crl_params **out, const crl_params_config *config) {
     crl_status status = CRL_STATUS_OK;
+    const crl_plan *plan = config->plan;
     const crl_graph *graph = plan->graph;
     crl_params *params = NULL;
     CRL_TRY_OUT(crl_alloc(&params, 1, sizeof *params));
     params->graph = graph;
-    params->lane_buffers = lane_buffers;
-    params->states = states;
+    params->lane_buffers = config->lane_buffers;
+    params->states = config->states;
+    params->keeps = config->keeps;
+    params->compute = config->compute;
     CRL_TRY_OUT(crl_alloc(&params->weight_offset, (size_t)graph->params, sizeof(int64_t)));
     CRL_TRY_OUT(crl_alloc(&params->first_use, (size_t)graph->nodes, sizeof(int)));
     CRL_TRY_OUT(
@@ -74,7 +76,7 @@ crl_status crl_params_create(crl_params **out, const crl_plan *plan, int positio
     }
     for (int s = 0; s < plan->stages; s++) {
         for (int n = plan->stage[s].first; n < plan->stage[s].last; n++) {
-            if (plan->stage[s].position == position) {
+            if (plan->stage[s].position == config->position) {
                 CRL_TRY_OUT(add_node(params, n, s));
             }
         }
@@ -100,6 +102,12 @@ size_t crl_params_weights_bytes(const crl_params *params) {
     return (size_t)params->weight_elements * sizeof(float);
 }
 
+size_t crl_params_rounded_bytes(const crl_params *params) {
+    return params->compute == CRL_DTYPE_F32
+               ? 0
+               : (size_t)params->weight_elements * crl_dtype_bytes(params->compute);
+}
+
 size_t crl_params_gradients_bytes(const crl_params *params) {
     return (size_t)params->gradient_elements * sizeof(float) * (size_t)params->lane_buffers;
 }
@@ -112,13 +120,25 @@ size_t crl_params_kept_bytes(const crl_params *params) {
     return params->keeps ? crl_params_weights_bytes(params) + crl_params_states_bytes(params) : 0;
 }
 
-void crl_params_keep(const crl_params *params, int param) {
+crl_status crl_params_keep(const crl_params *params, int param) {
     const int64_t offset = params->weight_offset[param];
     const size_t bytes = (size_t)params->graph->param[param].elements * sizeof(float);
-    memcpy(params->kept_weights + offset, params->weights + offset, bytes);
+    CRL_TRY(crl_device_copy(params->device, params->stream, params->kept_weights + offset,
+                            params->weights + offset, bytes));
     for (int k = 0; k < params->states; k++) {
-        memcpy(params->kept_state[k] + offset, params->state[k] + offset, bytes);
+        CRL_TRY(crl_device_copy(params->device, params->stream, params->kept_state[k] + offset,
+                                params->state[k] + offset, bytes));
     }
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_params_round(const crl_params *params, const crl_backend *backend) {
+    if (!params->rounded || params->weight_elements == 0) {
+        return CRL_STATUS_OK;
+    }
+    return crl_backend_kernels(backend, params->compute)
+        ->eltwise->narrow(params->stream, params->weights, params->rounded, params->weight_elements,
+                          false);
 }
 
 static void swap(float **a, float **b) {
@@ -139,36 +159,74 @@ float *crl_params_weight(const crl_params *params, int param) {
     return offset < 0 ? NULL : params->weights + offset;
 }
 
+void *crl_params_rounded(const crl_params *params, int param) {
+    const int64_t offset = params->weight_offset[param];
+    return offset < 0 || !params->rounded
+               ? NULL
+               : (char *)params->rounded + (size_t)offset * crl_dtype_bytes(params->compute);
+}
+
+const void *crl_params_weight_as(const crl_params *params, int param, crl_dtype compute) {
+    const bool exact = compute == CRL_DTYPE_F32 || params->graph->param[param].spec.f32;
+    return exact ? crl_params_weight(params, param) : crl_params_rounded(params, param);
+}
+
 float *crl_params_state(const crl_params *params, int state, int param) {
     const int64_t offset = params->weight_offset[param];
     return offset < 0 || state >= params->states ? NULL : params->state[state] + offset;
 }
 
-crl_status crl_params_init(const crl_params *params, uint64_t seed) {
-    for (int p = 0; p < params->graph->params; p++) {
-        const crl_param *param = &params->graph->param[p];
-        float *w = crl_params_weight(params, p);
-        const crl_rng rng = {seed, CRL_RNG_INIT, (uint32_t)p, 0, 0};
-        if (!w) {
-            continue;
+static crl_status draw(const crl_param *param, int index, uint64_t seed, float *w) {
+    const crl_rng rng = {seed, CRL_RNG_INIT, (uint32_t)index, 0, 0};
+    switch (param->spec.init) {
+    case CRL_INIT_ZEROS:
+    case CRL_INIT_ONES:
+        for (int64_t i = 0; i < param->elements; i++) {
+            w[i] = param->spec.init == CRL_INIT_ONES ? 1.0f : 0.0f;
         }
-        switch (param->spec.init) {
-        case CRL_INIT_ZEROS:
-        case CRL_INIT_ONES:
-            for (int64_t i = 0; i < param->elements; i++) {
-                w[i] = param->spec.init == CRL_INIT_ONES ? 1.0f : 0.0f;
-            }
-            break;
-        case CRL_INIT_NORMAL:
-            crl_rng_fill_normal(&rng, w, param->elements, 0.0f, (float)param->spec.init_scale);
-            break;
-        case CRL_INIT_UNIFORM:
-            crl_rng_fill_uniform(&rng, w, param->elements, -(float)param->spec.init_scale,
-                                 (float)param->spec.init_scale);
-            break;
-        default:
-            return CRL_FAIL(INTERNAL, "parameter %s: unknown kind of initial value", param->name);
+        return CRL_STATUS_OK;
+    case CRL_INIT_NORMAL:
+        crl_rng_fill_normal(&rng, w, param->elements, 0.0f, (float)param->spec.init_scale);
+        return CRL_STATUS_OK;
+    case CRL_INIT_UNIFORM:
+        crl_rng_fill_uniform(&rng, w, param->elements, -(float)param->spec.init_scale,
+                             (float)param->spec.init_scale);
+        return CRL_STATUS_OK;
+    default:
+        return CRL_FAIL(INTERNAL, "parameter %s: unknown kind of initial value", param->name);
+    }
+}
+
+/* Drawn on the host; the device gets a copy. */
+static crl_status draw_on_device(const crl_params *params, int index, uint64_t seed, float *host) {
+    const crl_param *param = &params->graph->param[index];
+    CRL_TRY(draw(param, index, seed, host));
+    CRL_TRY(crl_device_copy(params->device, params->stream, crl_params_weight(params, index), host,
+                            (size_t)param->elements * sizeof *host));
+    return crl_device_stream_wait(params->device, params->stream);
+}
+
+crl_status crl_params_init(const crl_params *params, uint64_t seed) {
+    crl_status status = CRL_STATUS_OK;
+    const bool direct = crl_device_is_host(params->device);
+    float *host = NULL;
+    int64_t largest = 0;
+    for (int p = 0; p < params->graph->params; p++) {
+        const int64_t elements = params->graph->param[p].elements;
+        largest = crl_params_weight(params, p) && elements > largest ? elements : largest;
+    }
+    if (!direct) {
+        CRL_TRY_OUT(crl_device_host_alloc(params->device, &host, (size_t)largest * sizeof *host));
+    }
+    for (int p = 0; p < params->graph->params; p++) {
+        float *w = crl_params_weight(params, p);
+        if (w && direct) {
+            CRL_TRY_OUT(draw(&params->graph->param[p], p, seed, w));
+        } else if (w) {
+            CRL_TRY_OUT(draw_on_device(params, p, seed, host));
         }
     }
-    return CRL_STATUS_OK;
+out:
+    crl_device_host_free(params->device, host);
+    return status;
 }

@@ -22,7 +22,7 @@ void crl_settings_alone(crl_settings *out, const crl_settings *settings,
     out->parallel.schedule = ((const crl_plugin *)registries->schedules[0])->name;
     out->parallel.partitioner = ((const crl_plugin *)registries->partitioners[0])->name;
     out->comm.transport = ((const crl_plugin *)registries->transports[0])->name;
-    out->lanes = 1;
+    out->numerics.lanes = 1;
 }
 
 /* Arithmetic of the products of a micro-batch per second. */

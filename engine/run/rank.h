@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything one rank has: its programs, executors, parameters and gradient sums, and the one
- * reservation they all live in.
+ * reservation of device memory they all live in.
  *
- *   | weights | gradients × lane buffers | optimizer state, kept copies | comm | activations |
- * workspace |
+ *   | weights, rounded weights | gradients × lane buffers | optimizer state, kept copies |
+ *   | comm, losses and norms | activations, fields | workspace |
  */
 #pragma once
 
@@ -27,16 +27,21 @@ typedef struct crl_rank {
     crl_grad_sync *sync;
     crl_executor *executor, *evaluate_executor;
     crl_memory_report memory;
-    const crl_device *device;
+    const crl_backend *backend; /* the settings' */
+    crl_stream *stream;         /* of all its computing; lent; NULL on the CPU */
     char *reservation;
-    crl_comm *comm;
+    crl_loss *loss;    /* (M) of the step under way, in the reservation */
+    double *squares;   /* (params) of the summed gradients, likewise */
+    crl_comm *comm;    /* for host memory; lent */
+    crl_comm *tensors; /* for the reservation's */
 } crl_rank;
 
 /* Plans everything and prepares the layers; needs no other rank and no tensor memory. `training`
- * false: parameters and the validation executor only. */
+ * false: parameters and the validation executor only. `stream`: of the settings' device; NULL on
+ * the CPU, and where only sizes are asked for: it cannot be bound then. */
 CRL_NODISCARD crl_status crl_rank_create(crl_rank **out, const crl_layout *layout, int rank,
-                                         bool training);
-/* Reserves the memory and joins the job. */
+                                         bool training, crl_stream *stream);
+/* Collective: all ranks. Reserves the memory and joins the job. */
 CRL_NODISCARD crl_status crl_rank_bind(crl_rank *rank, crl_comm *comm);
 /* Frees the reservation; no transfer may be under way. NULL is fine. */
 void crl_rank_destroy(crl_rank *rank);

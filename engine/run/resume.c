@@ -11,6 +11,26 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_internal.h"
 
+/* Those of a checkpoint before there were precisions are f32's. */
+static crl_status read_precision(crl_resume_point *out, const json_t *facts) {
+    const char *precision = "f32";
+    if (json_object_get(facts, "precision")) {
+        CRL_TRY(crl_json_get_text(&precision, facts, "precision", out->path));
+    }
+    snprintf(out->precision, sizeof out->precision, "%s", precision);
+    const json_t *scale = json_object_get(facts, "loss_scale");
+    if (!scale) {
+        return CRL_STATUS_OK;
+    }
+    if (!(json_number_value(scale) >= 1)) {
+        return CRL_FAIL(INVALID, "%s: loss_scale is %g, expected 1 or more", out->path,
+                        json_number_value(scale));
+    }
+    out->loss_scale = json_number_value(scale);
+    CRL_TRY(crl_json_get_int(&out->loss_scale_good, facts, "loss_scale_good", out->path));
+    return crl_json_get_int(&out->skipped, facts, "skipped", out->path);
+}
+
 static crl_status read_facts(crl_resume_point *out, const json_t *facts) {
     const char *optimizer = NULL, *path = out->path;
     int64_t format = 0;
@@ -26,6 +46,7 @@ static crl_status read_facts(crl_resume_point *out, const json_t *facts) {
     CRL_TRY(crl_json_get_int(&out->lanes, facts, "lanes", path));
     CRL_TRY(crl_json_get_text(&optimizer, facts, "optimizer", path));
     snprintf(out->optimizer, sizeof out->optimizer, "%s", optimizer);
+    CRL_TRY(read_precision(out, facts));
     if (out->step < 0) {
         return CRL_FAIL(INVALID, "%s: step is %lld, expected 0 or more", path,
                         (long long)out->step);
@@ -79,6 +100,13 @@ crl_status crl_resume_check(const crl_resume_point *point, const crl_settings *s
                         "%s: trained with optimizer.type %s, config has %s (to use only its "
                         "weights: run.initialize)",
                         point->path, point->optimizer, settings->optimizer_kind->name);
+    }
+    const char *precision = crl_dtype_name(crl_settings_compute(settings));
+    if (strcmp(point->precision, precision) != 0) {
+        return CRL_FAIL(INVALID,
+                        "%s: trained with numerics.precision %s, config has %s (to use only its "
+                        "weights: run.initialize)",
+                        point->path, point->precision, precision);
     }
     return CRL_STATUS_OK;
 }

@@ -12,6 +12,7 @@ typedef struct crl_session {
     crl_comm *comm;
     crl_layout *layout;
     crl_rank *rank;
+    crl_stream *stream; /* of the device; NULL on the CPU */
     crl_stepper stepper;
     int threads;
     int64_t peak_bytes; /* largest reservation of a rank */
@@ -21,7 +22,10 @@ typedef struct crl_session {
 typedef struct crl_resume_point {
     char path[CRL_RUN_PATH_BYTES]; /* "": none */
     char optimizer[64];
+    char precision[8]; /* "f32", "bf16" or "f16" */
     int64_t step, seed, global_batch, micro_batch, lanes;
+    double loss_scale; /* f16: 0 in a checkpoint that has none */
+    int64_t loss_scale_good, skipped;
 } crl_resume_point;
 
 /* Collective: all ranks. Rank 0 looks at `where` (as crl_checkpoint_find), the others get its
@@ -32,12 +36,12 @@ CRL_NODISCARD crl_status crl_resume_find(crl_resume_point *out, crl_comm *comm, 
 CRL_NODISCARD crl_status crl_resume_check(const crl_resume_point *point,
                                           const crl_settings *settings);
 
-/* Sets threads, plans, reserves, and draws the initial weights. */
+/* Chooses device and threads, plans, reserves, and draws the initial weights. */
 CRL_NODISCARD crl_status crl_session_open(crl_session *session, const crl_settings *settings,
                                           const crl_registries *registries, crl_comm *comm,
                                           bool training);
-/* The weights of a checkpoint; with_state: and the optimizer's state. */
-CRL_NODISCARD crl_status crl_session_load(crl_session *session, const char *checkpoint,
+/* The weights of a checkpoint; with_state: and the optimizer's state and the loss scale. */
+CRL_NODISCARD crl_status crl_session_load(crl_session *session, const crl_resume_point *from,
                                           bool with_state);
 /* Collective: all ranks. Saves into the settings' run directory. */
 CRL_NODISCARD crl_status crl_session_save(crl_session *session, int64_t step, char *path,

@@ -9,11 +9,18 @@
 #include "engine/run/hosts.h"
 #include "engine/run/run_internal.h"
 
-static crl_status choose_threads(crl_session *s) {
+/* Device and threads, by how many ranks share this machine. */
+static crl_status choose_device(crl_session *s) {
+    const crl_device *device = s->settings->backend->device;
     crl_host_numbers hosts;
+    CRL_TRY(crl_hosts_gather(&hosts, s->comm, 0));
+    CRL_TRY(crl_device_choose(device, hosts.index_here, hosts.ranks_here));
+    CRL_TRY(crl_device_stream_create(device, &s->stream));
+    if (device->allow_tf32) {
+        device->allow_tf32(s->stream, s->settings->numerics.tf32);
+    }
     s->threads = (int)s->settings->run.threads;
     if (s->threads == 0) {
-        CRL_TRY(crl_hosts_gather(&hosts, s->comm, 0));
         s->threads = crl_cpu_count() / hosts.ranks_here;
         s->threads = s->threads < 1 ? 1 : s->threads;
     }
@@ -49,18 +56,20 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     crl_status status = CRL_STATUS_OK;
     double *node_s = NULL;
     *s = (crl_session){.settings = settings, .registries = registries, .comm = comm};
-    CRL_TRY(choose_threads(s));
+    CRL_TRY(choose_device(s));
     if (training && settings->train.profile) { /* an evaluation ends before it would pay */
         CRL_TRY(measure_costs(s, &node_s));
     }
     CRL_TRY_OUT(crl_layout_create(&s->layout, settings, registries, node_s));
     CRL_TRY_OUT(crl_mesh_check(&s->layout->mesh, comm->ranks));
-    CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training));
+    CRL_TRY_OUT(crl_rank_create(&s->rank, s->layout, comm->rank, training, s->stream));
     CRL_TRY_OUT(crl_layout_memory_fits(s->layout, &s->rank->memory));
-    CRL_TRY_OUT(crl_hosts_reserve(&s->peak_bytes, comm, s->rank->memory.total_bytes));
+    CRL_TRY_OUT(crl_hosts_reserve(&s->peak_bytes, comm, settings->backend->device,
+                                  s->rank->memory.total_bytes));
     CRL_TRY_OUT(crl_rank_bind(s->rank, comm));
     CRL_TRY_OUT(crl_stepper_init(&s->stepper, s->rank, comm));
     CRL_TRY_OUT(crl_params_init(s->rank->params, (uint64_t)settings->train.seed));
+    CRL_TRY_OUT(crl_params_round(s->rank->params, settings->backend));
 out:
     crl_free(node_s);
     return status;
@@ -73,6 +82,9 @@ void crl_session_close(crl_session *s, bool failed) {
     crl_stepper_fini(&s->stepper);
     crl_rank_destroy(s->rank);
     crl_layout_destroy(s->layout);
+    if (s->stream) {
+        crl_device_stream_destroy(s->settings->backend->device, s->stream);
+    }
 }
 
 /* The whole model's tensors in graph order, with this rank's copies and everyone's owners. */
@@ -110,16 +122,27 @@ static crl_status content_init(content *c, const crl_session *s) {
             t->owner = owner;
         }
     }
-    c->list =
-        (crl_checkpoint_content){c->param, graph->params, c->state, graph->params * states, NULL};
+    c->list = (crl_checkpoint_content){.param = c->param,
+                                       .params = graph->params,
+                                       .state = c->state,
+                                       .states = graph->params * states,
+                                       .device = s->settings->backend->device,
+                                       .stream = s->stream};
     return CRL_STATUS_OK;
 }
 
-crl_status crl_session_load(crl_session *s, const char *checkpoint, bool with_state) {
+crl_status crl_session_load(crl_session *s, const crl_resume_point *from, bool with_state) {
     crl_status status = CRL_STATUS_OK;
     content c;
     CRL_TRY_OUT(content_init(&c, s));
-    CRL_TRY_OUT(crl_checkpoint_load(checkpoint, &c.list, with_state));
+    CRL_TRY_OUT(crl_checkpoint_load(from->path, &c.list, with_state));
+    CRL_TRY_OUT(crl_params_round(s->rank->params, s->settings->backend));
+    if (with_state && from->loss_scale > 0) {
+        crl_loss_scale *scale = &s->stepper.scale;
+        scale->scale = crl_loss_scale_chooses(scale) ? from->loss_scale : scale->scale;
+        scale->good = from->loss_scale_good;
+        scale->skipped = from->skipped;
+    }
 out:
     content_fini(&c);
     return status;
@@ -137,18 +160,28 @@ static json_t *model_options(const crl_settings *settings) {
     return texts;
 }
 
+static void add_loss_scale(json_t *facts, const crl_loss_scale *scale) {
+    json_object_set_new(facts, "loss_scale", json_real(scale->scale));
+    json_object_set_new(facts, "loss_scale_good", json_integer(scale->good));
+    json_object_set_new(facts, "skipped", json_integer(scale->skipped));
+}
+
 crl_status crl_session_save(crl_session *s, int64_t step, char *path, size_t path_bytes) {
     crl_status status = CRL_STATUS_OK;
     const crl_settings *settings = s->settings;
     content c;
     CRL_TRY_OUT(content_init(&c, s));
-    c.list.facts =
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:s, s:o, s:s}", "format", CRL_CHECKPOINT_FORMAT,
-                  "step", (json_int_t)step, "seed", (json_int_t)settings->train.seed,
-                  "global_batch", (json_int_t)settings->train.global_batch, "micro_batch",
-                  (json_int_t)settings->train.micro_batch, "lanes", s->layout->lanes, "model",
-                  settings->model->name, "model_options", model_options(settings), "optimizer",
-                  settings->optimizer_kind->name);
+    c.list.facts = json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:s, s:o, s:s, s:s}", "format",
+                             CRL_CHECKPOINT_FORMAT, "step", (json_int_t)step, "seed",
+                             (json_int_t)settings->train.seed, "global_batch",
+                             (json_int_t)settings->train.global_batch, "micro_batch",
+                             (json_int_t)settings->train.micro_batch, "lanes", s->layout->lanes,
+                             "model", settings->model->name, "model_options",
+                             model_options(settings), "optimizer", settings->optimizer_kind->name,
+                             "precision", crl_dtype_name(crl_settings_compute(settings)));
+    if (c.list.facts && settings->numerics.precision == CRL_PRECISION_F16) {
+        add_loss_scale(c.list.facts, &s->stepper.scale);
+    }
     if (!c.list.facts) {
         status = CRL_FAIL(NOMEM, "checkpoint of step %lld: no memory", (long long)step);
         goto out;

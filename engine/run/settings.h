@@ -62,14 +62,33 @@ typedef struct crl_settings_optimizer {
     int validate; /* crl_validate */
 } crl_settings_optimizer;
 
+/* Order of the choices of numerics.precision. */
+typedef enum crl_precision_choice {
+    CRL_PRECISION_F32 = 0,
+    CRL_PRECISION_BF16,
+    CRL_PRECISION_F16
+} crl_precision_choice;
+
+typedef struct crl_settings_numerics {
+    int64_t lanes;     /* 0: the smallest power of two >= data-parallel width */
+    int precision;     /* crl_precision_choice: what layers compute in */
+    crl_text_list f32; /* patterns of the names or types of those that stay in f32 */
+    double loss_scale; /* f16: fixed; 0: chosen while training */
+    double loss_scale_initial;
+    int64_t loss_scale_window;
+    bool tf32;
+} crl_settings_numerics;
+
 typedef struct crl_settings_comm {
     const char *transport;
+    const char *wire; /* between devices: of crl_wires, or "auto" */
     const char *allreduce;
     int64_t bucket_bytes, segment_bytes;
     double deadline_s;
 } crl_settings_comm;
 
 typedef struct crl_settings_run {
+    const char *device; /* name of the backend */
     const char *directory;
     const char
         *resume; /* "auto": the newest checkpoint of the directory, if any; "none"; or a path */
@@ -85,7 +104,8 @@ typedef struct crl_settings {
     void *model_options;
     const crl_optimizer *optimizer_kind;
     void *optimizer_options;
-    int64_t lanes; /* numerics.lanes; 0: the smallest power of two >= data-parallel width */
+    const crl_backend *backend; /* of run.device */
+    crl_settings_numerics numerics;
     crl_settings_data data;
     crl_settings_parallel parallel;
     crl_settings_train train;
@@ -100,6 +120,8 @@ typedef struct crl_settings {
 CRL_NODISCARD crl_status crl_settings_load(crl_settings **out, const crl_registries *registries,
                                            const crl_model_def *model, const char *path,
                                            const char *const *sets, int set_count);
+/* numerics.precision as a type. */
+crl_dtype crl_settings_compute(const crl_settings *settings);
 /* Replicas of a pipeline position. */
 int crl_settings_width(const crl_settings *settings, int position);
 /* The most any position has. */

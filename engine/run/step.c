@@ -4,12 +4,13 @@
 
 #include <math.h>
 
-#include "engine/base/alloc.h"
 #include "engine/base/thread.h"
 #include "engine/run/update.h"
 
-static crl_status update(const crl_stepper *s, double scale, bool keep) {
-    const crl_update how = {s->report.step, s->report.learning_rate, scale, keep};
+/* Skipped steps are none to the optimizer. `factor`: of the gradient, without the loss scale. */
+static crl_status update(const crl_stepper *s, double factor, bool keep) {
+    const crl_update how = {s->report.step - s->scale.skipped, s->report.learning_rate,
+                            factor / s->report.loss_scale, keep};
     return crl_update_run(s->rank, &how);
 }
 
@@ -36,40 +37,61 @@ static crl_status take_losses(crl_stepper *s) {
                                   .samples = (double)request->data->samples,
                                   .tokens = total.rows,
                                   .loss = total.sum / s->divisor,
+                                  .loss_scale = s->scale.scale,
                                   .stopping = stopping};
-    return isfinite(s->report.loss) ? CRL_STATUS_OK : not_finite(s, "loss", s->report.loss);
+    /* A loss that is not finite has no finite gradient: the norm will tell. */
+    return isfinite(s->report.loss) || crl_loss_scale_chooses(&s->scale)
+               ? CRL_STATUS_OK
+               : not_finite(s, "loss", s->report.loss);
 }
 
-/* Waits for the norms of the last step: *out_scale is the factor of its summed gradient. */
-static crl_status take_norms(crl_stepper *s, double *out_scale) {
+/* Waits for the norms of the last step: *out_factor is what its summed gradient is multiplied by,
+ * but for the loss scale; *out_finite false: it must not be used, and the scale has changed. */
+static crl_status take_norms(crl_stepper *s, double *out_factor, bool *out_finite) {
     crl_tally_norms norms;
     CRL_TRY(crl_tally_wait_norms(&s->tally, &norms));
-    const double norm = sqrt(norms.squares) / s->divisor;
+    const double norm = sqrt(norms.squares) / s->divisor / s->report.loss_scale;
     s->report.gradient_norm = norm;
     s->report.bubble = norms.bubble;
     s->report.exposed_comm_s = norms.exposed_s;
-    if (!isfinite(norm)) {
+    *out_finite = isfinite(norm) && isfinite(s->report.loss);
+    if (!*out_finite && !crl_loss_scale_chooses(&s->scale)) {
         return not_finite(s, "gradient norm", norm);
     }
+    if (crl_loss_scale_step(&s->scale, *out_finite)) {
+        return CRL_FAIL(INVALID, "step %lld: %s", (long long)s->report.step, crl_error_message());
+    }
+    s->report.skipped = !*out_finite;
     const double clip = s->rank->layout->settings->optimizer.clip;
-    s->clipped = clip > 0 && norm > clip;
-    *out_scale = (s->clipped ? clip / (norm + 1e-6) : 1) / s->divisor;
+    s->clipped = *out_finite && clip > 0 && norm > clip;
+    *out_factor = (s->clipped ? clip / (norm + 1e-6) : 1) / s->divisor;
     return CRL_STATUS_OK;
 }
 
-/* The last update was made without knowing the norm: does it stand? If not, it is made again. */
+/* Weights and state as they were before the last update. */
+static crl_status take_back(crl_stepper *s) {
+    crl_params_take_back(s->rank->params);
+    return crl_params_round(s->rank->params, s->rank->backend);
+}
+
+/* The last update was made without knowing the norm: does it stand? If not, it is made again, but
+ * for a step that overflowed. */
 static crl_status validate(crl_stepper *s, bool *out_stands) {
-    double scale = 0;
+    double factor = 0;
+    bool finite = false;
     s->open = false;
-    const crl_status status = take_norms(s, &scale);
-    *out_stands = status == CRL_STATUS_OK && !s->clipped;
-    if (!*out_stands) {
+    const crl_status status = take_norms(s, &factor, &finite);
+    *out_stands = status == CRL_STATUS_OK && finite && !s->clipped;
+    if (status != CRL_STATUS_OK) {
         crl_params_take_back(s->rank->params);
+        return status;
     }
-    CRL_TRY(status);
     if (!*out_stands) {
+        CRL_TRY(take_back(s));
         s->rollbacks++;
-        CRL_TRY(update(s, scale, false));
+    }
+    if (s->clipped) {
+        CRL_TRY(update(s, factor, false));
     }
     tell(s);
     return CRL_STATUS_OK;
@@ -82,13 +104,14 @@ static crl_status before_backward(void *stepper, bool *out_go) {
     }
     if (*out_go) {
         crl_grad_sync_begin(s->rank->sync);
+        s->run.loss_scale = (float)s->scale.scale;
     }
     return CRL_STATUS_OK;
 }
 
 static crl_status losses_known(void *stepper) {
     crl_stepper *s = stepper;
-    return crl_tally_start_losses(&s->tally, s->loss, s->request->stopping);
+    return crl_tally_start_losses(&s->tally, s->rank->loss, s->request->stopping);
 }
 
 static crl_status progress(void *stepper) {
@@ -97,17 +120,29 @@ static crl_status progress(void *stepper) {
 }
 
 crl_status crl_stepper_init(crl_stepper *s, crl_rank *rank, crl_comm *comm) {
+    const crl_settings_numerics *numerics = &rank->layout->settings->numerics;
+    const bool scaled = numerics->precision == CRL_PRECISION_F16;
+    const bool chosen = scaled && numerics->loss_scale == 0;
     *s = (crl_stepper){.rank = rank,
+                       .scale = {.scale = chosen   ? numerics->loss_scale_initial
+                                          : scaled ? numerics->loss_scale
+                                                   : 1,
+                                 .window = chosen ? numerics->loss_scale_window : 0},
                        .turns = {.progress = progress,
                                  .before_backward = before_backward,
                                  .losses_known = losses_known}};
-    CRL_TRY(crl_alloc(&s->loss, (size_t)rank->layout->micro_batches, sizeof *s->loss));
     return crl_tally_init(&s->tally, rank, comm);
 }
 
 void crl_stepper_fini(crl_stepper *s) {
     crl_tally_fini(&s->tally);
-    crl_free(s->loss);
+}
+
+/* No padding, and no waiting for the norm of the step before in the middle. */
+static bool is_alike(const crl_rank *r, const crl_step_request *request) {
+    const crl_settings *settings = r->layout->settings;
+    return settings->optimizer.validate == CRL_VALIDATE_BEFORE &&
+           request->data->samples == r->layout->micro_batches * settings->train.micro_batch;
 }
 
 /* The program and the sums of its gradients; again from the beginning when it turns out that it ran
@@ -115,19 +150,20 @@ void crl_stepper_fini(crl_stepper *s) {
 static crl_status sum_gradients(crl_stepper *s) {
     crl_rank *r = s->rank;
     const crl_step_request *request = s->request;
-    crl_executor_step run = {.seed = (uint64_t)r->layout->settings->train.seed,
-                             .step = (uint32_t)request->step,
-                             .training = true,
-                             .samples = request->data->samples,
-                             .field = request->data->data,
-                             .loss = s->loss,
-                             .turns = &s->turns};
+    s->run = (crl_executor_step){.seed = (uint64_t)r->layout->settings->train.seed,
+                                 .step = (uint32_t)request->step,
+                                 .training = true,
+                                 .samples = request->data->samples,
+                                 .field = request->data->data,
+                                 .loss = r->loss,
+                                 .alike = is_alike(r, request),
+                                 .turns = &s->turns};
     do {
-        CRL_TRY(crl_executor_run(r->executor, &run));
-    } while (run.in_vain);
+        CRL_TRY(crl_executor_run(r->executor, &s->run));
+    } while (s->run.in_vain);
     r->comm->waited_ns = 0;
     CRL_TRY(crl_grad_sync_finish(r->sync));
-    const crl_tally_times times = {(double)run.busy_ns, (double)run.span_ns,
+    const crl_tally_times times = {(double)s->run.busy_ns, (double)s->run.span_ns,
                                    (double)r->comm->waited_ns * 1e-9};
     return crl_tally_start_norms(&s->tally, &times);
 }
@@ -135,18 +171,19 @@ static crl_status sum_gradients(crl_stepper *s) {
 crl_status crl_stepper_train(crl_stepper *s, const crl_step_request *request) {
     const crl_settings_optimizer *settings = &s->rank->layout->settings->optimizer;
     const int64_t begin_ns = crl_clock_ns();
-    double scale = 0;
+    double factor = 0;
+    bool finite = true;
     s->request = request;
     s->turns.context = s;
     CRL_TRY(sum_gradients(s));
     CRL_TRY(take_losses(s));
     s->open = settings->validate == CRL_VALIDATE_AFTER && !request->settle && !s->report.stopping &&
-              !s->clipped;
+              !s->clipped && isfinite(s->report.loss);
     if (s->open) {
         CRL_TRY(update(s, 1 / s->divisor, true));
     } else {
-        CRL_TRY(take_norms(s, &scale));
-        CRL_TRY(update(s, scale, false));
+        CRL_TRY(take_norms(s, &factor, &finite));
+        CRL_TRY(finite ? update(s, factor, false) : CRL_STATUS_OK);
     }
     s->report.step_s = (double)(crl_clock_ns() - begin_ns) * 1e-9;
     if (!s->open) {
@@ -158,9 +195,9 @@ crl_status crl_stepper_train(crl_stepper *s, const crl_step_request *request) {
 crl_status crl_stepper_evaluate(crl_stepper *s, const crl_loader_step *data, crl_loss *total) {
     bool stopping;
     crl_executor_step run = {
-        .training = false, .samples = data->samples, .field = data->data, .loss = s->loss};
+        .training = false, .samples = data->samples, .field = data->data, .loss = s->rank->loss};
     CRL_TRY(crl_executor_run(s->rank->evaluate_executor, &run));
-    CRL_TRY(crl_tally_start_losses(&s->tally, s->loss, false));
+    CRL_TRY(crl_tally_start_losses(&s->tally, s->rank->loss, false));
     return crl_tally_wait_losses(&s->tally, total, &stopping);
 }
 

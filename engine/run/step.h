@@ -15,11 +15,13 @@
  *
  * The gradients are still there, since no backward pass has begun on any rank; so the bits are
  * those of `before` [qi23] §4. After a step that was clipped the next one is validated before,
- * because it is likely to be clipped, too. See docs/decisions/0009-post-validated-update.md.
+ * because it is likely to be clipped, too. A step that overflowed is taken back and stays so. See
+ * docs/decisions/0009-post-validated-update.md.
  */
 #pragma once
 
 #include "engine/run/feed.h"
+#include "engine/run/loss_scale.h"
 #include "engine/run/tally.h"
 #include "engine/run/trainer.h"
 
@@ -38,12 +40,13 @@ typedef struct crl_step_request {
 
 typedef struct crl_stepper {
     crl_rank *rank;
-    crl_loss *loss; /* (M of the step) the first are this replica's */
     crl_tally tally;
+    crl_loss_scale scale; /* of the loss; what it says of the steps validated so far */
     crl_executor_turns turns;
+    crl_executor_step run;           /* the program of the step under way */
     const crl_step_request *request; /* the step under way */
     crl_step_report report;          /* of the last update */
-    double divisor;                  /* of its gradient */
+    double divisor;                  /* of its gradient, without the loss scale */
     bool open;                       /* it has not been validated */
     bool clipped;                    /* its norm was too large */
     int64_t rollbacks;               /* updates that were taken back */
@@ -53,7 +56,7 @@ typedef struct crl_stepper {
     void *context;
 } crl_stepper;
 
-/* Its buffers; `rank` and `comm` are lent. NOMEM. */
+/* Its buffers; `rank`, bound, and `comm`, for host memory, are lent. NOMEM. */
 CRL_NODISCARD crl_status crl_stepper_init(crl_stepper *stepper, crl_rank *rank, crl_comm *comm);
 /* One that is all zero is fine. */
 void crl_stepper_fini(crl_stepper *stepper);
@@ -61,7 +64,8 @@ void crl_stepper_fini(crl_stepper *stepper);
 /* Collective: all ranks, with the same step and settle. Where it may not be taken back (settle,
  * anybody's wish to stop, optimizer.validate=before) the step is validated and reported on return.
  * INVALID "step k: ..." when loss or norm of this step or the one before is not finite: the weights
- * are then those before that step. */
+ * are then those before that step. Where the loss scale is chosen, such a step is skipped instead,
+ * on all ranks, and reported so. */
 CRL_NODISCARD crl_status crl_stepper_train(crl_stepper *stepper, const crl_step_request *request);
 /* Collective: all ranks. Adds the losses of one validation batch to `total` (in micro-batch order).
  */

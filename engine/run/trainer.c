@@ -48,9 +48,9 @@ static crl_status find_resume(trainer *t, crl_comm *comm, crl_settings *settings
     }
     CRL_TRY(crl_resume_check(&t->from, settings));
     const int64_t lanes = t->from.lanes;
-    if (settings->lanes == 0 && lanes >= crl_settings_widest(settings) &&
+    if (settings->numerics.lanes == 0 && lanes >= crl_settings_widest(settings) &&
         (lanes & (lanes - 1)) == 0) {
-        settings->lanes = lanes;
+        settings->numerics.lanes = lanes;
     }
     return CRL_STATUS_OK;
 }
@@ -59,18 +59,18 @@ static crl_status find_resume(trainer *t, crl_comm *comm, crl_settings *settings
 static crl_status load(trainer *t, const crl_settings *asked) {
     crl_session *s = &t->session;
     if (t->from.path[0]) {
-        if (asked->lanes == 0 && s->layout->lanes != t->from.lanes) {
+        if (asked->numerics.lanes == 0 && s->layout->lanes != t->from.lanes) {
             return CRL_FAIL(INVALID,
                             "%s: trained with %lld lanes, the layout has %d (to go on with other "
                             "bits: numerics.lanes)",
                             t->from.path, (long long)t->from.lanes, s->layout->lanes);
         }
-        return crl_session_load(s, t->from.path, true);
+        return crl_session_load(s, &t->from, true);
     }
     if (asked->run.initialize[0]) {
         crl_resume_point weights;
         CRL_TRY(crl_resume_find(&weights, s->comm, asked->run.initialize, false));
-        return crl_session_load(s, weights.path, false);
+        return crl_session_load(s, &weights, false);
     }
     return CRL_STATUS_OK;
 }
@@ -131,9 +131,10 @@ static void warn(const trainer *t, const crl_settings *asked) {
                       "%d of %d replicas have nothing to do: a step has only %d micro-batches",
                       widest - layout->lanes, widest, layout->micro_batches);
     }
-    if (t->from.path[0] && asked->lanes == 0 && settings->lanes > crl_settings_widest(asked)) {
+    if (t->from.path[0] && asked->numerics.lanes == 0 &&
+        settings->numerics.lanes > crl_settings_widest(asked)) {
         crl_log_write(&t->events->log, CRL_LOG_INFO, "numerics.lanes is %lld, as in %s",
-                      (long long)settings->lanes, t->from.path);
+                      (long long)settings->numerics.lanes, t->from.path);
     }
     if (!t->from.path[0] && strcmp(settings->run.resume, "auto") == 0) {
         crl_log_write(&t->events->log, CRL_LOG_INFO, "no checkpoint in %s: a fresh run",
@@ -263,6 +264,8 @@ static crl_status train_all(trainer *t) {
         }
     }
     t->result.rollbacks = stepper->rollbacks;
+    t->result.skipped = stepper->scale.skipped;
+    t->result.loss_scale = stepper->scale.scale;
     if (t->events && t->result.rollbacks > 0) {
         crl_log_write(&t->events->log, CRL_LOG_INFO,
                       "%lld updates were taken back: their gradient norm was above optimizer.clip",
@@ -346,7 +349,7 @@ static crl_status evaluate_rank(void *argument, crl_comm *comm) {
     crl_evaluation_report report;
     CRL_TRY_OUT(crl_resume_find(&from, comm, j->checkpoint, false));
     CRL_TRY_OUT(crl_session_open(&session, j->settings, j->registries, comm, false));
-    CRL_TRY_OUT(crl_session_load(&session, from.path, false));
+    CRL_TRY_OUT(crl_session_load(&session, &from, false));
     CRL_TRY_OUT(crl_feed_open(&feed, j->settings, j->registries, &j->settings->data.validation,
                               session.layout->evaluate_graph, session.rank->evaluate_executor));
     CRL_TRY_OUT(crl_session_evaluate(&session, &feed, from.step, &report));

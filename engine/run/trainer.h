@@ -16,6 +16,8 @@ typedef struct crl_step_report {
     double epoch;
     double loss;          /* mean over the weights of the global batch */
     double gradient_norm; /* before clipping */
+    double loss_scale;    /* its gradient was made with */
+    bool skipped;         /* the gradient overflowed: no update */
     double learning_rate;
     double step_s;
     double samples, tokens; /* of this step; tokens: rows that count in the loss */
@@ -69,6 +71,8 @@ typedef struct crl_run_result {
     int64_t late_allocations; /* made by any rank after the first step's end, by rank threads */
     int64_t late_primitives;
     int64_t rollbacks; /* updates taken back since the run began: optimizer.validate=after */
+    int64_t skipped;   /* steps that overflowed, earlier runs' included: precision f16 */
+    double loss_scale; /* after the last step */
 } crl_run_result;
 
 /*

@@ -6,7 +6,8 @@
 crl_status crl_update_run(const crl_rank *r, const crl_update *update) {
     const crl_graph *graph = r->layout->graph;
     crl_optimizer_call call = {.options = r->layout->settings->optimizer_options,
-                               .kernels = &crl_kernels_cpu,
+                               .kernels = crl_backend_kernels(r->backend, r->params->compute),
+                               .stream = r->stream,
                                .step = update->step,
                                .learning_rate = update->learning_rate,
                                .gradient_scale = update->gradient_scale};
@@ -16,8 +17,9 @@ crl_status crl_update_run(const crl_rank *r, const crl_update *update) {
             continue;
         }
         if (update->keep) {
-            crl_params_keep(r->params, p);
+            CRL_TRY(crl_params_keep(r->params, p));
         }
+        call.copy = crl_params_rounded(r->params, p);
         call.decay = graph->param[p].spec.decay;
         call.dw = crl_grad_sync_gradient(r->sync, p);
         call.n = graph->param[p].elements;

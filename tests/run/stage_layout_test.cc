@@ -99,7 +99,12 @@ TEST(RunParams, UsesFillTheFlatGradientByStageAndNode) {
     int64_t weights = 0;
     for (int position = 0; position < 2; position++) {
         crl_params *params = nullptr;
-        ASSERT_EQ(crl_params_create(&params, plan.get(), position, 3, 2), CRL_STATUS_OK);
+        crl_params_config config = {};
+        config.plan = plan.get();
+        config.position = position;
+        config.lane_buffers = 3;
+        config.states = 2;
+        ASSERT_EQ(crl_params_create(&params, &config), CRL_STATUS_OK);
         int64_t end = 0;
         for (int u = 0; u < params->uses; u++) {
             EXPECT_EQ(params->use[u].offset % 16, 0);

@@ -8,8 +8,9 @@ function(crl_module name)
     if(NOT CRL_MPI_TARGET)
         list(FILTER sources EXCLUDE REGEX "/engine/comm/mpi[a-z_]*\\.c$")
     endif()
-    # With CUDA's headers, or the emulation's: cuda.cmake, tests/cuda_on_cpu.
+    # With CUDA's headers, or the emulation's: cuda.cmake, nccl.cmake, tests/cuda_on_cpu.
     list(FILTER sources EXCLUDE REGEX "/engine/(device/cuda[a-z_]*|kernels/cuda/[a-z_]*)\\.c$")
+    list(FILTER sources EXCLUDE REGEX "/engine/comm/nccl[a-z_]*\\.c$")
     list(FILTER sources EXCLUDE REGEX "/cli/main\\.c$")
     add_library(crl_${name} STATIC ${sources})
     target_link_libraries(crl_${name} PUBLIC crl_flags ${M_USES})

@@ -115,15 +115,16 @@ crl_status crl_cuda_stream_wait(crl_stream *stream) {
     return refused(got);
 }
 
+static crl_status make_event(cudaEvent_t *out) {
+    CRL_CUDA_TRY("event", cudaEventCreateWithFlags(out, cudaEventDisableTiming));
+    return CRL_STATUS_OK;
+}
+
 crl_status crl_cuda_event_create(crl_event **out) {
     crl_event *event = NULL;
     crl_status status;
     CRL_TRY_OUT(crl_alloc(&event, 1, sizeof *event));
-    const cudaError_t error = cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming);
-    if (error != cudaSuccess) {
-        status = crl_cuda_failed("event", error, __FILE__, __LINE__);
-        goto out;
-    }
+    CRL_TRY_OUT(make_event(&event->handle));
     *out = event;
     event = NULL;
 out:

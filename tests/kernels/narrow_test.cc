@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+extern "C" {
+#include "engine/kernels/cpu/narrow_internal.h"
+}
+
 namespace {
 
 using namespace kernels_test;
@@ -43,13 +47,33 @@ uint16_t nearest(const Format &f, float x) {
     return sign | (uint16_t)std::min<int64_t>(bits, infinity);
 }
 
+// On the bits, or by what the machine has.
+void widen(const Format &f, bool plain, const std::vector<uint16_t> &x, float *y) {
+    if (plain)
+        crl_widen_plain(f.table->dtype, x.data(), y, (int64_t)x.size());
+    else
+        EXPECT_OK(f.table->eltwise->widen(nullptr, x.data(), y, (int64_t)x.size(), false));
+}
+std::vector<uint16_t> narrow(const Format &f, bool plain, std::vector<float> x) {
+    const size_t n = x.size(), whole = (n + 15) / 16 * 16;
+    std::vector<uint16_t> y(whole);
+    x.resize(whole);
+    if (plain)
+        crl_narrow_plain(f.table->dtype, x.data(), y.data(), (int64_t)whole);
+    else
+        EXPECT_OK(f.table->eltwise->narrow(nullptr, x.data(), y.data(), (int64_t)n, false));
+    return y;
+}
+
 TEST(KernelsNarrow, WidensAllValuesExactly) {
-    for (const Format &f : kFormats) {
+    for (int way = 0; way < 4; way++) {
+        const Format &f = kFormats[way / 2];
+        const bool plain = way % 2 != 0;
         std::vector<uint16_t> x(1 << 16);
         for (size_t i = 0; i < x.size(); i++)
             x[i] = (uint16_t)i;
         Floats y((int64_t)x.size());
-        EXPECT_OK(f.table->eltwise->widen(nullptr, x.data(), y.data(), y.size(), false));
+        widen(f, plain, x, y.data());
         for (int64_t i = 0; i < y.size(); i++) {
             const double want = value_of(f, (uint16_t)i);
             if (std::isnan(want))
@@ -58,8 +82,8 @@ TEST(KernelsNarrow, WidensAllValuesExactly) {
                 ASSERT_EQ(y[i], want) << i;
             ASSERT_EQ(std::signbit(y[i]), (i & 0x8000) != 0) << i;
         }
-        std::vector<uint16_t> back(x.size());
-        EXPECT_OK(f.table->eltwise->narrow(nullptr, y.data(), back.data(), y.size(), false));
+        const std::vector<uint16_t> back =
+            narrow(f, plain, std::vector<float>(y.data(), y.data() + y.size()));
         for (size_t i = 0; i < x.size(); i++) {
             if (!std::isnan(y[(int64_t)i])) {
                 ASSERT_EQ(back[i], x[i]);
@@ -95,24 +119,24 @@ std::vector<float> interesting(const Format &f) {
 }
 
 TEST(KernelsNarrow, RoundsToNearestEven) {
-    for (const Format &f : kFormats) {
+    for (int way = 0; way < 4; way++) {
+        const Format &f = kFormats[way / 2];
         const std::vector<float> x = interesting(f);
-        std::vector<uint16_t> y(x.size());
-        EXPECT_OK(f.table->eltwise->narrow(nullptr, x.data(), y.data(), (int64_t)x.size(), false));
+        const std::vector<uint16_t> y = narrow(f, way % 2 != 0, x);
         for (size_t i = 0; i < x.size(); i++)
             ASSERT_EQ(y[i], nearest(f, x[i])) << f.mantissa_bits << " bits, x " << x[i];
     }
 }
 
 TEST(KernelsNarrow, KeepsNanQuiet) {
-    for (const Format &f : kFormats) {
+    for (int way = 0; way < 4; way++) {
+        const Format &f = kFormats[way / 2];
         std::vector<uint32_t> bits;
         for (uint32_t mantissa : {1u, 0x1fffu, 0xffffu, 0x400000u, 0x7fffffu})
             bits.insert(bits.end(), {0x7f800000u | mantissa, 0xff800000u | mantissa});
         std::vector<float> x(bits.size());
         std::memcpy(x.data(), bits.data(), bits.size() * sizeof(float));
-        std::vector<uint16_t> y(x.size());
-        EXPECT_OK(f.table->eltwise->narrow(nullptr, x.data(), y.data(), (int64_t)x.size(), false));
+        const std::vector<uint16_t> y = narrow(f, way % 2 != 0, x);
         for (size_t i = 0; i < x.size(); i++) {
             EXPECT_TRUE(std::isnan(value_of(f, y[i]))) << i;
             EXPECT_TRUE(y[i] >> (f.mantissa_bits - 1) & 1) << i;

@@ -4,11 +4,17 @@
 
 #include "engine/tensor/tensor.h"
 
-/* y = x of `type`, exactly; a NaN keeps its bits. */
+/* y = x of `type`, exactly; NaN stays NaN. */
 void crl_widen(crl_dtype type, const void *x, float *y, int64_t n);
 /* y of `type` = x, to nearest, ties to even. NaN becomes a quiet one; what is too large becomes
  * infinite; small numbers of f16 become its subnormal ones. */
 void crl_narrow(crl_dtype type, const float *x, void *y, int64_t n);
+/* 16 bits only, n a multiple of CRL_LANES: on the bits, on any machine; and by instructions of the
+ * machine: elements done, from the start on, none where it has none. */
+void crl_narrow_plain(crl_dtype type, const float *x, uint16_t *y, int64_t n);
+void crl_widen_plain(crl_dtype type, const uint16_t *x, float *y, int64_t n);
+int64_t crl_narrow_x86(crl_dtype type, const float *x, uint16_t *y, int64_t n);
+int64_t crl_widen_x86(crl_dtype type, const uint16_t *x, float *y, int64_t n);
 /* Element `first` of an array of `type`. */
 const void *crl_at(crl_dtype type, const void *x, int64_t first);
 void *crl_at_mutable(crl_dtype type, void *x, int64_t first);

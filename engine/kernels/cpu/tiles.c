@@ -126,16 +126,22 @@ CRL_VECTORISED void crl_swiglu_tile(const void *context, float *const *x, int64_
         y[i] = silu(gate[i]) * up[i];
 }
 
+/* Two loops, because one with two results that may be added to is not vectorised. */
 CRL_VECTORISED void crl_swiglu_slope_tile(const void *context, float *const *x, int64_t n) {
-    const bool accumulate = adds(context);
     float *dgate = x[0], *dup = x[1];
     const float *gate = x[2], *up = x[3], *dy = x[4];
+    if (adds(context)) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            dgate[i] += dy[i] * up[i] * silu_slope(gate[i]);
+            dup[i] += dy[i] * silu(gate[i]);
+        }
+        return;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        const float g = dy[i] * up[i] * silu_slope(gate[i]);
-        const float u = dy[i] * silu(gate[i]);
-        dgate[i] = accumulate ? dgate[i] + g : g;
-        dup[i] = accumulate ? dup[i] + u : u;
+        dgate[i] = dy[i] * up[i] * silu_slope(gate[i]);
+        dup[i] = dy[i] * silu(gate[i]);
     }
 }
 

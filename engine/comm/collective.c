@@ -121,8 +121,8 @@ static crl_status add_block(const crl_comm *comm, float *sum, const float *x, in
     return CRL_STATUS_OK;
 }
 
-/* In scratch, where all blocks but this member's own have arrived. */
-static crl_status sum_blocks(const crl_group *group, float *data, int64_t count, float *scratch) {
+crl_status crl_group_sum_blocks(const crl_group *group, float *data, int64_t count,
+                                float *scratch) {
     const crl_comm *comm = group->comm;
     const size_t bytes = (size_t)count * sizeof *data;
     float *sum = data + group->me * count;
@@ -152,5 +152,5 @@ crl_status crl_reduce_scatter(const crl_group *group, float *data, int64_t count
                                .bytes = bytes};
         CRL_TRY(exchange_wait(group, &step, "reduce-scatter"));
     }
-    return count > 0 ? sum_blocks(group, data, count, scratch) : CRL_STATUS_OK;
+    return count > 0 ? crl_group_sum_blocks(group, data, count, scratch) : CRL_STATUS_OK;
 }

@@ -68,6 +68,15 @@ int crl_lane_split(int first, int last, crl_lane_node *node);
 CRL_NODISCARD crl_status crl_lane_push_node(crl_lane_node *node, int *nodes, crl_lane_node added,
                                             int64_t count, const crl_reduce_ops *reduce,
                                             crl_stream *stream);
+/* The sum of all lanes from the nodes that crl_lane_push_node has left, in one of them; NULL: none.
+ * A missing subtree is absent, not zero. */
+CRL_NODISCARD crl_status crl_lane_fold(float **out, const crl_lane_node *node, int nodes,
+                                       int64_t count, const crl_allreduce_config *config,
+                                       crl_stream *stream);
+/* data's block `me` becomes the sum of all members' in their order; those of the others are in
+ * scratch. */
+CRL_NODISCARD crl_status crl_group_sum_blocks(const crl_group *group, float *data, int64_t count,
+                                              float *scratch);
 /* Starts a message of `count` floats to or from a member. */
 CRL_NODISCARD crl_status crl_group_send(const crl_group *group, int member, int tag,
                                         const float *data, int64_t count, crl_request *request);

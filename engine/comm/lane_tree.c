@@ -165,28 +165,6 @@ static crl_status tree_start(crl_allreduce *a, crl_lane_node *node, int nodes, f
     return CRL_STATUS_OK;
 }
 
-/* The sum below the tree's node (first, count) from the pieces left on the stack, NULL when absent.
- */
-static crl_status fold(crl_allreduce *a, int *at, int first, int count, float **out) {
-    *out = NULL;
-    if (*at >= a->stacked || a->stack[*at].first >= first + count) {
-        return CRL_STATUS_OK;
-    }
-    if (a->stack[*at].count == count) {
-        *out = a->stack[(*at)++].data;
-        return CRL_STATUS_OK;
-    }
-    float *left, *right;
-    CRL_TRY(fold(a, at, first, count / 2, &left));
-    CRL_TRY(fold(a, at, first + count / 2, count / 2, &right));
-    if (left != NULL && right != NULL) {
-        CRL_TRY(a->base.config.reduce->add(a->base.config.stream, left, right,
-                                           length_of(a, a->base.group.me)));
-    }
-    *out = left != NULL ? left : right;
-    return CRL_STATUS_OK;
-}
-
 /* All pieces are on the stack: finishes the sum and hands it out. */
 static crl_status finish_chunk(crl_allreduce *a) {
     const int me = a->base.group.me;
@@ -197,8 +175,8 @@ static crl_status finish_chunk(crl_allreduce *a) {
     }
     float *chunk = a->result + begin_of(a, me);
     float *sum;
-    int at = 0;
-    CRL_TRY(fold(a, &at, 0, a->base.config.lanes, &sum));
+    CRL_TRY(
+        crl_lane_fold(&sum, a->stack, a->stacked, length, &a->base.config, a->base.config.stream));
     if (sum == NULL) {
         CRL_TRY(crl_comm_zero(a->base.group.comm, chunk, (size_t)length * sizeof *chunk));
     } else if (sum != chunk) {

@@ -45,3 +45,39 @@ int crl_lane_split(int first, int last, crl_lane_node *node) {
     }
     return nodes;
 }
+
+typedef struct folding {
+    const crl_lane_node *node; /* what is left, in lane order */
+    int nodes;
+    int64_t count;
+    const crl_reduce_ops *reduce;
+    crl_stream *stream;
+} folding;
+
+/* The sum below the tree's node (first, count), NULL when absent. */
+static crl_status fold(folding *f, int first, int count, float **out) {
+    *out = NULL;
+    if (f->nodes == 0 || f->node->first >= first + count) {
+        return CRL_STATUS_OK;
+    }
+    if (f->node->count == count) {
+        *out = f->node->data;
+        f->node++;
+        f->nodes--;
+        return CRL_STATUS_OK;
+    }
+    float *left, *right;
+    CRL_TRY(fold(f, first, count / 2, &left));
+    CRL_TRY(fold(f, first + count / 2, count / 2, &right));
+    if (left != NULL && right != NULL) {
+        CRL_TRY(f->reduce->add(f->stream, left, right, f->count));
+    }
+    *out = left != NULL ? left : right;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_lane_fold(float **out, const crl_lane_node *node, int nodes, int64_t count,
+                         const crl_allreduce_config *config, crl_stream *stream) {
+    folding f = {node, nodes, count, config->reduce, stream};
+    return fold(&f, 0, config->lanes, out);
+}

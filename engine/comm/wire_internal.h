@@ -36,6 +36,7 @@ typedef struct crl_parcel {
     size_t bytes;
     crl_request host; /* a message of the host's comm, for the kind */
     int phase;        /* the kind's */
+    void *way;        /* the kind's */
     struct crl_staging *staging;
     struct crl_parcel *remote; /* shared: the sender's, as it came in */
     struct crl_parcel *self;   /* what is sent for that */

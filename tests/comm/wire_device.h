@@ -13,27 +13,35 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "engine/base/alloc.h"
 #include "engine/device/device.h"
 #include "engine/kernels/reduce.h"
 
 /* Generation g of an event is done when `done` has reached it. */
+struct CUstream_st;
 struct crl_event {
     int64_t recorded = 0, done = 0;
-    crl_stream *stream = nullptr;
+    CUstream_st *stream = nullptr;
 };
 
-/* One thing in a queue: work, or the end of a generation, or waiting for one. */
+/* One thing in a queue: work, or the end of a generation, or waiting for one, or for `gate`. */
 struct late_work {
     std::function<void()> run;
     crl_event *marks = nullptr, *awaits = nullptr;
     int64_t generation = 0;
+    std::function<bool()> gate;
 };
 
-struct crl_stream {
+struct CUstream_st {
     std::deque<late_work> queue;
 };
+#ifndef CRL_LATE_CUDA_STREAMS /* else crl_stream is engine/device/cuda_stream.h's */
+struct crl_stream {
+    CUstream_st *handle;
+};
+#endif
 
 namespace comm_test {
 
@@ -59,7 +67,17 @@ class late_device {
     }
     void push(crl_stream *stream, std::function<void()> run) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        stream->queue.push_back({std::move(run)});
+        stream->handle->queue.push_back({std::move(run)});
+    }
+    /* Passed once `gate` says so, which is asked again and again when the queue has come to it. */
+    void push_gate(CUstream_st *stream, std::function<bool()> gate) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stream->queue.push_back({nullptr, nullptr, nullptr, 0, std::move(gate)});
+    }
+    /* Gates that were closed may have opened: nothing else happens to queues meanwhile. */
+    void locked(const std::function<void()> &change) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        change();
     }
 
     crl_status alloc(void *out, size_t bytes) {
@@ -72,46 +90,52 @@ class late_device {
     void free(void *memory) {
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            for (crl_stream *stream : streams_) {
-                drain(stream);
+            for (bool moved = true; moved;) {
+                moved = false;
+                for (CUstream_st *stream : streams_) {
+                    moved = step(stream) || moved;
+                }
             }
         }
         crl_free(memory);
         count(-1);
     }
     crl_status stream_create(crl_stream **out) {
-        *out = new crl_stream;
+        *out = new crl_stream();
+        (*out)->handle = new CUstream_st;
         count(1);
         const std::lock_guard<std::mutex> lock(mutex_);
-        streams_.insert(*out);
+        streams_.insert((*out)->handle);
         return CRL_STATUS_OK;
     }
     void stream_destroy(crl_stream *stream) {
+        wait(stream);
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            drain(stream);
-            streams_.erase(stream);
+            streams_.erase(stream->handle);
         }
+        delete stream->handle;
         delete stream;
         count(-1);
     }
     void wait(crl_stream *stream) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        drain(stream);
+        while (!drain_now(stream->handle)) {
+            std::this_thread::yield(); /* a gate that another thread has to open */
+        }
     }
     void record(crl_event *event, crl_stream *stream) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        event->stream = stream;
-        stream->queue.push_back({nullptr, event, nullptr, ++event->recorded});
+        event->stream = stream->handle;
+        stream->handle->queue.push_back({nullptr, event, nullptr, ++event->recorded, nullptr});
     }
     void follow(crl_stream *stream, crl_event *event) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        stream->queue.push_back({nullptr, nullptr, event, event->recorded});
+        stream->handle->queue.push_back({nullptr, nullptr, event, event->recorded, nullptr});
     }
     bool query(crl_event *event) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!hangs_ && event->done < event->recorded) {
-            for (crl_stream *stream : streams_) {
+            for (CUstream_st *stream : streams_) {
                 for (unsigned steps = (unsigned)random_() % 3; steps > 0; steps--) {
                     step(stream);
                 }
@@ -126,12 +150,13 @@ class late_device {
 
   private:
     /* Does the first thing in the queue if it can. */
-    bool step(crl_stream *stream) {
+    bool step(CUstream_st *stream) {
         if (stream->queue.empty()) {
             return false;
         }
         const late_work work = stream->queue.front();
-        if (work.awaits != nullptr && work.awaits->done < work.generation) {
+        if ((work.awaits != nullptr && work.awaits->done < work.generation) ||
+            (work.gate && !work.gate())) {
             return false;
         }
         stream->queue.pop_front();
@@ -143,27 +168,22 @@ class late_device {
         }
         return true;
     }
-    void drain(crl_stream *stream) {
-        while (!stream->queue.empty()) {
-            if (!step(stream)) {
-                drain_up_to(stream->queue.front());
+    /* As far as this and all other streams can get; true: it is empty. */
+    bool drain_now(CUstream_st *wanted) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        bool moved = true;
+        while (moved && !wanted->queue.empty()) {
+            moved = step(wanted);
+            for (auto at = streams_.begin(); !moved && at != streams_.end(); ++at) {
+                moved = step(*at);
             }
         }
-    }
-    void drain_up_to(const late_work &wait) {
-        crl_event *event = wait.awaits;
-        const int64_t generation = wait.generation;
-        while (event->done < generation) {
-            crl_stream *on = event->stream;
-            if (!step(on)) {
-                drain_up_to(on->queue.front());
-            }
-        }
+        return wanted->queue.empty();
     }
 
     std::mutex mutex_;
     std::mt19937 random_;
-    std::set<crl_stream *> streams_;
+    std::set<CUstream_st *> streams_;
     int64_t live_ = 0;
     bool hangs_ = false;
 };

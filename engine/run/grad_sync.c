@@ -52,7 +52,10 @@ struct crl_grad_sync {
     int *member, *lane_first;
     int tied_count;
     tied_use *tied; /* grouped by parameter, uses ascending */
-    crl_request *request;
+    int exchanges;
+    crl_route *exchange;  /* (exchanges) messages with other ranks, in the order of their start */
+    int *exchanged;       /* (exchanges) the tied use that is sent or received */
+    crl_request *request; /* (exchanges) */
     size_t received_bytes, staging_bytes;
     char *staging;
 };
@@ -130,8 +133,10 @@ static crl_status plan_tied(crl_grad_sync *sync) {
             graph->param[p].uses > 1 && holds_use_of(params, p) ? (size_t)graph->param[p].uses : 0;
     }
     CRL_TRY(crl_alloc(&sync->tied, total, sizeof *sync->tied));
-    CRL_TRY(crl_alloc(&sync->request, total * (size_t)crl_mesh_rows(sync->config.mesh) + total,
-                      sizeof *sync->request));
+    const size_t most = total * (size_t)crl_mesh_rows(sync->config.mesh) + total;
+    CRL_TRY(crl_alloc(&sync->request, most, sizeof *sync->request));
+    CRL_TRY(crl_alloc(&sync->exchange, most, sizeof *sync->exchange));
+    CRL_TRY(crl_alloc(&sync->exchanged, most, sizeof(int)));
     for (int p = 0; p < graph->params; p++) {
         const crl_param *param = &graph->param[p];
         if (param->uses > MAX_USES) {
@@ -153,6 +158,74 @@ static crl_status plan_tied(crl_grad_sync *sync) {
         }
     }
     return CRL_STATUS_OK;
+}
+
+static int tag_of(const tied_use *use) {
+    return CRL_TAG_USER | (use->param * MAX_USES + use->use);
+}
+
+/* A position that holds several uses of a parameter is sent to once. */
+static bool first_of_position(const crl_grad_sync *sync, int t) {
+    for (int o = t - sync->tied[t].use; o < t; o++) {
+        if (sync->tied[o].position == sync->tied[t].position) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whom a replica of position `to` gets the uses of position `from` from: of its own pipeline, in
+ * turn where that has several. */
+static int source_replica(const crl_mesh *mesh, int from, int to, int replica) {
+    const int rows_from = crl_mesh_width(mesh, from) / mesh->data;
+    const int rows_to = crl_mesh_width(mesh, to) / mesh->data;
+    return replica / rows_to * rows_from + replica % rows_to % rows_from;
+}
+
+static void add_exchange(crl_grad_sync *sync, int tied, int from, int to) {
+    sync->exchange[sync->exchanges] =
+        (crl_route){.tag = tag_of(&sync->tied[tied]), .from = from, .to = to};
+    sync->exchanged[sync->exchanges++] = tied;
+}
+
+static int rank_of(const crl_grad_sync *sync, int position, int replica) {
+    return crl_mesh_rank(sync->config.mesh, (crl_coordinates){position, replica, 0});
+}
+
+/* To all replicas of `position` that get a use from here. */
+static void plan_sends(crl_grad_sync *sync, int t, int position) {
+    const crl_mesh *mesh = sync->config.mesh;
+    const int own = rank_of(sync, sync->config.position, sync->config.replica);
+    for (int r = 0; r < crl_mesh_width(mesh, position); r++) {
+        if (source_replica(mesh, sync->tied[t].position, position, r) == sync->config.replica) {
+            add_exchange(sync, t, own, rank_of(sync, position, r));
+        }
+    }
+}
+
+/* This rank's uses to, and the others' from, the positions that share a parameter. */
+static void plan_exchange(crl_grad_sync *sync) {
+    const int position = sync->config.position, replica = sync->config.replica;
+    for (int t = 0; t < sync->tied_count; t++) {
+        const tied_use *mine = &sync->tied[t];
+        if (mine->local < 0) {
+            const int source = source_replica(sync->config.mesh, mine->position, position, replica);
+            add_exchange(sync, t, rank_of(sync, mine->position, source),
+                         rank_of(sync, position, replica));
+            continue;
+        }
+        for (int o = 0; o < sync->tied_count; o++) {
+            const tied_use *other = &sync->tied[o];
+            if (other->param == mine->param && other->local < 0 && first_of_position(sync, o)) {
+                plan_sends(sync, t, other->position);
+            }
+        }
+    }
+}
+
+int crl_grad_sync_exchange(const crl_grad_sync *sync, const crl_route **out) {
+    *out = sync->exchange;
+    return sync->exchanges;
 }
 
 static crl_status plan_group(crl_grad_sync *sync) {
@@ -187,6 +260,7 @@ crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config 
     CRL_TRY_OUT(plan_buckets(sync));
     sync->next = sync->buckets; /* nothing to start before a step begins */
     CRL_TRY_OUT(plan_tied(sync));
+    plan_exchange(sync);
     CRL_TRY_OUT(plan_group(sync));
     if (sync->width > 1 && sync->buckets > 0) {
         const crl_allreduce_config allreduce = allreduce_config(sync, 0);
@@ -213,6 +287,8 @@ void crl_grad_sync_destroy(crl_grad_sync *sync) {
     crl_free(sync->bucket);
     crl_free(sync->tied);
     crl_free(sync->request);
+    crl_free(sync->exchange);
+    crl_free(sync->exchanged);
     crl_free(sync->member);
     crl_free(sync->lane_first);
     crl_free(sync);
@@ -252,6 +328,7 @@ static void find_gradients(crl_grad_sync *sync) {
 crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory) {
     char *at = memory;
     sync->comm = sync->group.comm = comm;
+    sync->config.algorithm = crl_allreduce_on(comm, sync->config.algorithm);
     sync->algorithm = crl_allreduce_on(comm, sync->config.algorithm);
     for (int t = 0; t < sync->tied_count; t++) {
         const int local = sync->tied[t].local;
@@ -407,74 +484,26 @@ static size_t bytes_of(const crl_grad_sync *sync, const tied_use *use) {
     return (size_t)sync->config.params->graph->param[use->param].elements * sizeof(float);
 }
 
-static int tag_of(const tied_use *use) {
-    return CRL_TAG_USER | (use->param * MAX_USES + use->use);
-}
-
-/* A position that holds several uses of a parameter is sent to once. */
-static bool first_of_position(const crl_grad_sync *sync, int t) {
-    for (int o = t - sync->tied[t].use; o < t; o++) {
-        if (sync->tied[o].position == sync->tied[t].position) {
-            return false;
-        }
+/* Posts the messages of tied uses. */
+static crl_status exchange_tied(crl_grad_sync *sync) {
+    const int own = rank_of(sync, sync->config.position, sync->config.replica);
+    for (int e = 0; e < sync->exchanges; e++) {
+        const crl_route *way = &sync->exchange[e];
+        const tied_use *use = &sync->tied[sync->exchanged[e]];
+        CRL_TRY(way->to == own ? crl_comm_recv(sync->comm, way->from, way->tag, use->data,
+                                               bytes_of(sync, use), &sync->request[e])
+                               : crl_comm_send(sync->comm, way->to, way->tag, use->data,
+                                               bytes_of(sync, use), &sync->request[e]));
     }
-    return true;
-}
-
-/* Whom a replica of position `to` gets the uses of position `from` from: of its own pipeline, in
- * turn where that has several. */
-static int source_replica(const crl_mesh *mesh, int from, int to, int replica) {
-    const int rows_from = crl_mesh_width(mesh, from) / mesh->data;
-    const int rows_to = crl_mesh_width(mesh, to) / mesh->data;
-    return replica / rows_to * rows_from + replica % rows_to % rows_from;
-}
-
-/* Sends a use to all replicas of `position` that get it from here. */
-static crl_status send_use(crl_grad_sync *sync, const tied_use *mine, int position, int *requests) {
-    const crl_mesh *mesh = sync->config.mesh;
-    for (int r = 0; r < crl_mesh_width(mesh, position); r++) {
-        if (source_replica(mesh, mine->position, position, r) == sync->config.replica) {
-            const int to = crl_mesh_rank(mesh, (crl_coordinates){position, r, 0});
-            CRL_TRY(crl_comm_send(sync->comm, to, tag_of(mine), mine->data, bytes_of(sync, mine),
-                                  &sync->request[(*requests)++]));
-        }
-    }
-    return CRL_STATUS_OK;
-}
-
-/* Sends this rank's uses to, and receives the others' from, the positions that share a parameter.
- */
-static crl_status exchange_tied(crl_grad_sync *sync, int *out_requests) {
-    const crl_mesh *mesh = sync->config.mesh;
-    int requests = 0;
-    for (int t = 0; t < sync->tied_count; t++) {
-        const tied_use *mine = &sync->tied[t];
-        if (mine->local < 0) {
-            const int replica =
-                source_replica(mesh, mine->position, sync->config.position, sync->config.replica);
-            const int from = crl_mesh_rank(mesh, (crl_coordinates){mine->position, replica, 0});
-            CRL_TRY(crl_comm_recv(sync->comm, from, tag_of(mine), mine->data, bytes_of(sync, mine),
-                                  &sync->request[requests++]));
-            continue;
-        }
-        for (int o = 0; o < sync->tied_count; o++) {
-            const tied_use *other = &sync->tied[o];
-            if (other->param == mine->param && other->local < 0 && first_of_position(sync, o)) {
-                CRL_TRY(send_use(sync, mine, other->position, &requests));
-            }
-        }
-    }
-    *out_requests = requests;
     return CRL_STATUS_OK;
 }
 
 crl_status crl_grad_sync_finish(crl_grad_sync *sync) {
     const crl_graph *graph = sync->config.params->graph;
-    int requests = 0;
     CRL_TRY(finish_buckets(sync));
-    CRL_TRY(exchange_tied(sync, &requests));
-    for (int r = 0; r < requests; r++) {
-        CRL_TRY(crl_comm_wait(sync->comm, &sync->request[r], "gradient of a tied parameter", NULL,
+    CRL_TRY(exchange_tied(sync));
+    for (int e = 0; e < sync->exchanges; e++) {
+        CRL_TRY(crl_comm_wait(sync->comm, &sync->request[e], "gradient of a tied parameter", NULL,
                               NULL));
     }
     for (int t = 0; t < sync->tied_count; t++) {

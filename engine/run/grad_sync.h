@@ -9,6 +9,7 @@
 
 #include "engine/comm/collective.h"
 #include "engine/comm/mesh.h"
+#include "engine/comm/route.h"
 #include "engine/run/lane_plan.h"
 #include "engine/run/params.h"
 
@@ -40,6 +41,9 @@ void crl_grad_sync_destroy(crl_grad_sync *sync);
 size_t crl_grad_sync_bytes(const crl_grad_sync *sync);
 /* The most messages it has under way at a time, at most. */
 int crl_grad_sync_requests(const crl_grad_sync *sync);
+/* The messages of the exchange of tied uses that this rank sends and receives, in the order in
+ * which both ends post them. Lends; returns how many. */
+int crl_grad_sync_exchange(const crl_grad_sync *sync, const crl_route **out);
 /* Gives it its memory (crl_grad_sync_bytes) and the job, for messages in that memory. */
 CRL_NODISCARD crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory);
 

@@ -157,4 +157,8 @@ const crl_device crl_device_cuda = {
     .event_record = crl_cuda_event_record,
     .event_follow = crl_cuda_event_follow,
     .event_query = crl_cuda_event_query,
+    .record_begin = crl_cuda_record_begin,
+    .record_end = crl_cuda_record_end,
+    .replay = crl_cuda_replay,
+    .recording_destroy = crl_cuda_recording_destroy,
 };

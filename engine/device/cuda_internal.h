@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of crl_device_cuda that are files of their own: streams and events (contracts:
- * device.h), and where the host's threads run. */
+/* The parts of crl_device_cuda that are files of their own: streams, events and recordings
+ * (contracts: device.h), and where the host's threads run. */
 #pragma once
 
 #include "engine/device/cuda_stream.h"
@@ -18,6 +18,11 @@ void crl_cuda_event_destroy(crl_event *event);
 CRL_NODISCARD crl_status crl_cuda_event_record(crl_event *event, crl_stream *stream);
 CRL_NODISCARD crl_status crl_cuda_event_follow(crl_stream *stream, crl_event *event);
 CRL_NODISCARD crl_status crl_cuda_event_query(crl_event *event, bool *done);
+
+CRL_NODISCARD crl_status crl_cuda_record_begin(crl_stream *stream);
+CRL_NODISCARD crl_status crl_cuda_record_end(crl_stream *stream, crl_recording **out);
+CRL_NODISCARD crl_status crl_cuda_replay(crl_stream *stream, crl_recording *recording);
+void crl_cuda_recording_destroy(crl_recording *recording);
 
 /* Keeps the calling thread on the cores near the GPU at this PCI address ("0000:17:00.0"), unless
  * something narrower holds it already. Failing is no error: the work is only slower. */

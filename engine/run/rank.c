@@ -6,6 +6,7 @@
 #include "engine/base/registry.h"
 #include "engine/comm/wire.h"
 #include "engine/run/memory_plan.h"
+#include "engine/run/routes.h"
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
@@ -178,13 +179,22 @@ static void bind_params(crl_rank *r) {
 /* The way of messages between tensors. */
 static crl_status join(crl_rank *r, crl_comm *comm) {
     const crl_wire_kind *kind = NULL;
-    const crl_wire_config config = {.host = comm,
-                                    .device = r->backend->device,
-                                    .stream = r->stream,
-                                    .requests = most_requests(r)};
+    crl_routes routes = {0};
+    crl_status status = CRL_STATUS_OK;
     CRL_TRY(crl_alloc(&r->tensors, 1, sizeof *r->tensors));
-    CRL_TRY(crl_wire_find(&kind, r->layout->settings->comm.wire, &config));
-    return crl_comm_on_device(r->tensors, comm, kind, &config);
+    const crl_wire_config ask = {.host = comm, .device = r->backend->device, .stream = r->stream};
+    CRL_TRY(crl_wire_find(&kind, r->layout->settings->comm.wire, &ask));
+    crl_wire_config config = ask;
+    if (kind && kind->uses_routes) {
+        CRL_TRY_OUT(crl_routes_create(&routes, r));
+    }
+    config.route = routes.route;
+    config.routes = routes.count;
+    config.requests = most_requests(r);
+    CRL_TRY_OUT(crl_comm_on_device(r->tensors, comm, kind, &config));
+out:
+    crl_routes_fini(&routes);
+    return status;
 }
 
 crl_status crl_rank_bind(crl_rank *r, crl_comm *comm) {

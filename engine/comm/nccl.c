@@ -46,6 +46,10 @@ crl_status crl_nccl_check(const crl_wire *w, ncclResult_t result, const char *wh
 
 crl_status crl_nccl_settled(const crl_wire *w, const crl_nccl_line *line, bool *settled) {
     ncclResult_t state = ncclSuccess;
+    if (!line->comm) { /* its ranks are still coming together */
+        *settled = true;
+        return CRL_STATUS_OK;
+    }
     CRL_TRY(crl_nccl_check(w, w->nccl.get_async_error(line->comm, &state), line->name));
     CRL_TRY(crl_nccl_check(w, state, line->name));
     *settled = state == ncclSuccess;

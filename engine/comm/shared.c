@@ -96,6 +96,7 @@ static crl_status shared_advance(crl_wire *w, crl_parcel *parcel) {
     }
     bool done = false;
     CRL_TRY(crl_comm_test(w->base.config.host, &parcel->host, &done));
+    w->base.busy = w->base.busy || done; /* the receiver's thread is about to take it */
     if (done && atomic_load(&parcel->taken)) {
         parcel->through = parcel->bytes > 0 ? parcel->taker->own : NULL;
         parcel->state = CRL_PARCEL_QUEUED;

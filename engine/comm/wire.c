@@ -166,6 +166,8 @@ crl_status crl_parcel_queued(crl_wire_base *base, crl_parcel *parcel, crl_stream
 
 static crl_status move(crl_wire *wire, crl_parcel *parcel) {
     crl_wire_base *base = crl_wire_base_of(wire);
+    const crl_parcel_state state = parcel->state;
+    const int phase = parcel->phase;
     if (parcel->state == CRL_PARCEL_MOVING) {
         CRL_TRY(base->ops->advance(wire, parcel));
     }
@@ -177,6 +179,8 @@ static crl_status move(crl_wire *wire, crl_parcel *parcel) {
         parcel->state = passed ? CRL_PARCEL_DONE : CRL_PARCEL_QUEUED;
         base->busy = base->busy || !passed;
     }
+    /* What has moved may move on at once, and nobody will bring news of that. */
+    base->busy = base->busy || parcel->state != state || parcel->phase != phase;
     return CRL_STATUS_OK;
 }
 

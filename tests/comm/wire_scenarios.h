@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "engine/comm/collective_internal.h"
@@ -282,6 +283,7 @@ class crowd {
                     all = all && done;
                 }
             }
+            std::this_thread::yield();
         }
         for (size_t i = 0; i < sends_.size(); i++) {
             CRL_TRY(crl_comm_wait(at.tensors, &receives_[i], "a message", nullptr, nullptr));
@@ -374,6 +376,7 @@ class lane_total {
         int peer;
         while (sum.polls && !done) {
             CRL_TRY(algorithm_->progress(sum_, &done, &peer));
+            std::this_thread::yield();
         }
         CRL_TRY(crl_allreduce_wait(algorithm_, sum_, at.tensors, "sum"));
         return (nodes > 0 ? node_[0] : result_).get(out);

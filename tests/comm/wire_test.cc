@@ -68,7 +68,7 @@ TEST_P(CommWire, SumsAreTheSameBits) {
     for (const void *const *row = crl_allreduce_algorithms; *row != nullptr; row++) {
         const auto *algorithm = static_cast<const crl_allreduce_algorithm *>(*row);
         for (int ranks = 2; ranks <= 5; ranks++) {
-            for (int present : {8, 7, 1, 0}) {
+            for (int present : {8, 7, 0}) {
                 const sum_case at = {algorithm, 8, present, 1003, present == 7};
                 same_as_direct<lane_total>(ranks, 1, at);
             }

@@ -19,7 +19,7 @@ namespace cuda_on_cpu {
 
 namespace {
 
-std::atomic<int> live, refusals;
+std::atomic<int> objects, refusals;
 std::mutex lock;
 std::string products;
 
@@ -109,12 +109,12 @@ template <typename T> cublasStatus_t make(T **out, const T &value) {
     if (fails("cublasLt"))
         return CUBLAS_STATUS_ALLOC_FAILED;
     *out = new T(value);
-    live++;
+    objects++;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 template <typename T> cublasStatus_t unmake(T *object) {
-    live -= object != nullptr;
+    objects -= object != nullptr;
     delete object;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -127,7 +127,7 @@ cublasStatus_t refuse(const char *what) {
 } // namespace
 
 int cublaslt_live() {
-    return live;
+    return objects;
 }
 
 void cublaslt_refuse(int count) {
@@ -307,8 +307,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                        workspace_bytes,
                        *(const float *)alpha,
                        *(const float *)beta};
+    const cudaError_t error = enqueue(stream, "cublasLtMatmul", product.reads(), product.writes(),
+                                      [product] { product.run(); });
+    if (error != cudaSuccess)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     note(op);
-    enqueue(stream, "cublasLtMatmul", product.reads(), product.writes(),
-            [product] { product.run(); });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -4,8 +4,6 @@
 // stream. It refuses attributes, orders and arrays that the real library refuses, and is stricter
 // where that trusts its caller: plans must be deterministic, all arrays of a graph given and
 // aligned, and the workspace is spoiled by every run. Its first proposal is never deterministic.
-#include <cudnn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>

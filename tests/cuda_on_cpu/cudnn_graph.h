@@ -3,13 +3,12 @@
 // operations in the order they were given. Everything is by value: descriptors may go.
 #pragma once
 
-#include <cudnn.h>
-
 #include <array>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "engine/kernels/cuda/cudnn_backend.h"
 #include "tests/cuda_on_cpu/machine.h"
 
 namespace cuda_on_cpu {

@@ -8,9 +8,8 @@
  */
 #pragma once
 
-#include <cudnn.h>
-
 #include "engine/device/cuda_library.h"
+#include "engine/kernels/cuda/cudnn_backend.h"
 
 #ifdef __cplusplus
 extern "C" {

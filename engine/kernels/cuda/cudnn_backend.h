@@ -1,7 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// The part of <cudnn.h> that engine/kernels/cuda uses, for the emulation: names, values and
-// meanings as NVIDIA documents them (cuDNN 9, backend interface). What is not used is not here, and
-// fails to compile. CudnnSupport asks the real library with these values.
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The part of cuDNN 9's backend interface that is used here: names, values and meanings as NVIDIA
+ * documents them, which stay the same through version 9. Declared here and not taken from
+ * <cudnn.h>, which a CUDA toolkit does not bring: the library is looked for when a program runs
+ * (cuda_library.h), and building needs none. A test asks the real library with these values
+ * (tests/cudnn_support); the emulation of the tests defines the functions.
+ */
 #pragma once
 
 #include <cuda_runtime_api.h>

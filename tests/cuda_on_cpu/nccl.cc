@@ -50,16 +50,7 @@ struct Launch {
 
 std::mutex state; // of all below and of cliques; never held while `push` or `locked` is called
 std::map<std::string, std::shared_ptr<Clique>> cliques;
-std::string problems;
-int ids, comms, failing;
-
-void report(const std::string &problem) {
-    problems += problem + "\n";
-}
-
-bool fails() {
-    return failing > 0 && --failing == 0;
-}
+int ids, comms;
 
 } // namespace
 } // namespace nccl_on_cpu
@@ -210,7 +201,7 @@ ncclResult_t close_group() {
             launch = std::make_shared<Launch>();
             comm->pending.push_back({stream, launch});
             comm->launched.push_back(launch);
-            comm->failed = comm->failed || fails();
+            comm->failed = comm->failed || fails("an operation of NCCL");
             comm->looks = 1 + comm->numbers.empty() * 2;
         } else if (comm->pending.back().first != stream) {
             report("a group with two streams on one communicator");
@@ -232,27 +223,29 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation &what) {
     return group.depth > 0 ? ncclSuccess : close_group();
 }
 
+void put_on_stream(ncclComm_t comm, cudaStream_t stream, const std::shared_ptr<Launch> &launch) {
+    std::vector<Range> reads, writes;
+    const size_t ranks = (size_t)comm->clique->ranks;
+    for (const auto &o : launch->operations) {
+        const size_t bytes = o->count * o->size;
+        if (o->from && (o->kind != Kind::kBroadcast || o->rank == o->peer))
+            reads.push_back({o->from, bytes});
+        if (o->to && (o->kind != Kind::kBroadcast || o->rank != o->peer))
+            writes.push_back({o->to, o->kind == Kind::kAllGather ? bytes * ranks : bytes});
+    }
+    push(stream, kNames[(int)launch->operations[0]->kind], reads, writes,
+         [launch, aborted = comm->aborted] { return *aborted || pass(launch.get()); });
+}
+
 size_t size_of(ncclDataType_t type) {
     return type == ncclFloat ? 4 : 1;
 }
 
 } // namespace
 
-std::string take_problems() {
-    const std::lock_guard<std::mutex> lock(state);
-    const std::string all = problems;
-    problems.clear();
-    return all;
-}
-
 int live_comms() {
     const std::lock_guard<std::mutex> lock(state);
     return comms;
-}
-
-void fail_at(int n) {
-    const std::lock_guard<std::mutex> lock(state);
-    failing = n;
 }
 
 } // namespace nccl_on_cpu
@@ -266,7 +259,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     const std::lock_guard<std::mutex> lock(state);
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "id %d", ids++);
-    return fails() ? ncclSystemError : ncclSuccess;
+    return fails("ncclGetUniqueId") ? ncclSystemError : ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
@@ -283,7 +276,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
     comm->clique = clique;
     comm->rank = rank;
     comm->looks = 2;
-    comm->failed = fails();
+    comm->failed = fails("ncclCommInitRankConfig");
     clique->joined++;
     comms++;
     *out = comm;
@@ -306,10 +299,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
         }
         go.swap(comm->pending);
     }
-    for (auto &[stream, launch] : go) {
-        const auto aborted = comm->aborted;
-        push(stream, "NCCL", [launch = launch, aborted] { return *aborted || pass(launch.get()); });
-    }
+    for (auto &[stream, launch] : go)
+        put_on_stream(comm, stream, launch);
     return ncclSuccess;
 }
 

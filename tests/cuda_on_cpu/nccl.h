@@ -6,20 +6,28 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace nccl_on_cpu {
 
-// Problems since the last call: unmatched sizes, wrong order, use after the end.
-std::string take_problems();
 // Communicators that were neither destroyed nor aborted.
 int live_comms();
-// The n-th operation or initialisation from now on fails with ncclSystemError; 0: none.
-void fail_at(int n);
 
-// Given by the machine. Puts work at the end of a stream that stays there until `pass` says true;
-// asked again and again from when the stream has come to it. `name` is for reports.
-void push(cudaStream_t stream, const char *name, std::function<bool()> pass);
+// What the machine with the streams has to offer: nccl_machine.cc, or a test's own.
+
+struct Range {
+    const void *begin;
+    size_t bytes;
+};
+// Puts work at the end of a stream that stays there until `pass` says true; asked again and again
+// from when the stream has come to it, while no other work runs. The ranges are what it touches.
+void push(cudaStream_t stream, const std::string &name, const std::vector<Range> &reads,
+          const std::vector<Range> &writes, std::function<bool()> pass);
 // Runs `change` while no stream moves.
 void locked(const std::function<void()> &change);
+// Counts a call, and is true when it is the one that has to fail.
+bool fails(const char *call);
+// A misuse, or sizes and orders that do not fit.
+void report(const std::string &problem);
 
 } // namespace nccl_on_cpu

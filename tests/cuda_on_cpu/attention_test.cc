@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/kernels/cuda/attention_internal.h"
+#include "engine/kernels/cuda/tables_internal.h"
 #ifdef CUDA_ON_CPU
 #include "tests/cuda_on_cpu/cudnn.h"
 #endif

@@ -58,10 +58,7 @@ CRL_NODISCARD crl_status crl_attention_cudnn_backward(const crl_attention_cudnn 
                                                       const void *y, const float *lse,
                                                       const void *dy, void *dqkv, void *scratch);
 
-extern const crl_attention_ops crl_attention_cuda_f32, crl_attention_cuda_bf16,
-    crl_attention_cuda_f16;
-
-/* "cuDNN" or "own": who computes an operation of these tables. */
+/* "cuDNN" or "own": who computes an operation of CUDA's tables. */
 const char *crl_attention_cuda_path(const crl_attention *attention);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* f32, bf16, f16. matmul and attention are NULL: not there yet (docs/cuda.md). */
+/* f32, bf16, f16. */
 extern const crl_kernels crl_kernels_cuda, crl_kernels_cuda_bf16, crl_kernels_cuda_f16;
 
 /* A queue of work on the current device, with the small scratch that its reductions need. The

@@ -13,6 +13,8 @@ extern const crl_matmul_ops crl_matmul_cuda_f32, crl_matmul_cuda_bf16, crl_matmu
 extern const crl_eltwise_ops crl_eltwise_cuda_f32, crl_eltwise_cuda_bf16, crl_eltwise_cuda_f16;
 extern const crl_layernorm_ops crl_layernorm_cuda_f32, crl_layernorm_cuda_bf16,
     crl_layernorm_cuda_f16;
+extern const crl_attention_ops crl_attention_cuda_f32, crl_attention_cuda_bf16,
+    crl_attention_cuda_f16;
 extern const crl_embedding_ops crl_embedding_cuda_f32, crl_embedding_cuda_bf16,
     crl_embedding_cuda_f16;
 extern const crl_cross_entropy_ops crl_cross_entropy_cuda_f32, crl_cross_entropy_cuda_bf16,

@@ -92,7 +92,8 @@ void Fiber::switch_to(Fiber &to) {
     cuda_on_cpu_switch(&stack_pointer_, to.stack_pointer_);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
+    // Who switches back is who was switched to, maybe on another thread's stack than before.
+    __sanitizer_finish_switch_fiber(fake_stack_, &to.bottom_, &to.stack_bytes_);
 #endif
 }
 

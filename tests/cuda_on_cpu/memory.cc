@@ -1,79 +1,194 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's memory: every allocation stands between guards, and both begin as 0xff bytes, which
-// is NaN. A write beside an allocation is found after the launch; a read gives NaN.
+// is NaN. A write beside an allocation is found after the launch; a read gives NaN. What was freed
+// is kept for a while, spoiled, so that its next use is found.
 #include <cuda_runtime.h>
 
 #include <stdlib.h>
 
-#include <algorithm>
+#include <deque>
 #include <map>
 
-#include "tests/cuda_on_cpu/cuda_on_cpu.h"
-#include "tests/cuda_on_cpu/machine.h"
+#include "tests/cuda_on_cpu/order.h"
+#include "tests/cuda_on_cpu/queue.h"
 
 namespace cuda_on_cpu {
 
 namespace {
 
 constexpr size_t kGuard = 1024, kAlign = 256;
+constexpr size_t kDeviceBytes = (size_t)8 << 30, kFreedBytes = 64 << 20, kFreedCount = 4096;
 constexpr uint8_t kPoison = 0xff;
 
-std::map<const uint8_t *, size_t> allocations; // by address: bytes
+std::map<const uint8_t *, Allocation> allocations; // by address
+std::deque<uint8_t *> freed;                       // oldest first
+size_t freed_bytes, used_bytes, live_count;
 
-cudaError_t allocate(void **out, size_t bytes) {
-    const size_t whole = (bytes + kAlign - 1) / kAlign * kAlign + 2 * kGuard;
-    uint8_t *memory = (uint8_t *)aligned_alloc(kAlign, whole);
+size_t whole(size_t bytes) {
+    return (bytes + kAlign - 1) / kAlign * kAlign + 2 * kGuard;
+}
+
+cudaError_t allocate(void **out, size_t bytes, int device) {
+    *out = nullptr;
+    if (bytes == 0 || bytes > kDeviceBytes - used_bytes)
+        return bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+    uint8_t *memory = (uint8_t *)aligned_alloc(kAlign, whole(bytes));
     if (!memory)
         return cudaErrorMemoryAllocation;
-    memset(memory, kPoison, whole);
-    allocations[memory + kGuard] = bytes;
+    memset(memory, kPoison, whole(bytes));
+    allocations[memory + kGuard] = {memory + kGuard, bytes, device, false,
+                                    std::make_shared<Touches>()};
+    used_bytes += bytes;
+    live_count++;
     *out = memory + kGuard;
     return cudaSuccess;
 }
 
-} // namespace
-
-void check_guards() {
-    for (const auto &[memory, bytes] : allocations) {
-        const auto bad = [](uint8_t byte) { return byte != kPoison; };
-        const uint8_t *before = std::find_if(memory - kGuard, memory, bad);
-        const uint8_t *end = memory + bytes, *behind = std::find_if(end, end + kGuard, bad);
-        const std::string array = " an array of " + std::to_string(bytes) + " bytes";
-        if (before != memory)
-            report("writes " + std::to_string(memory - before) + " bytes before" + array);
-        if (behind != end + kGuard)
-            report("writes " + std::to_string(behind - end) + " bytes behind the end of" + array);
-        memset((uint8_t *)memory - kGuard, kPoison, kGuard); // to be reported once
-        memset((uint8_t *)end, kPoison, kGuard);
-    }
+void forget_oldest() {
+    uint8_t *const memory = freed.front();
+    freed.pop_front();
+    freed_bytes -= allocations[memory].bytes;
+    allocations.erase(memory);
+    free(memory - kGuard);
 }
 
-bool is_device(const void *from, size_t bytes) {
-    const uint8_t *address = (const uint8_t *)from;
-    auto next = allocations.upper_bound(address);
-    if (next == allocations.begin())
-        return false;
-    const auto &[memory, size] = *--next;
-    return address <= memory + size && bytes <= size - (size_t)(address - memory);
-}
-
-cudaError_t free_memory(void *memory) {
-    if (memory == nullptr)
-        return cudaSuccess;
-    if (allocations.erase((const uint8_t *)memory) == 0) {
-        report("cudaFree: not an address that was given out");
+cudaError_t release(const char *call, void *address, bool pinned) {
+    const auto found = allocations.find((const uint8_t *)address);
+    if (found == allocations.end() || found->second.freed || (found->second.device < 0) != pinned) {
+        report(std::string(call) + ": not an address that was given out");
         return cudaErrorInvalidValue;
     }
-    free((uint8_t *)memory - kGuard);
+    check_guards(address);
+    Allocation &gone = found->second;
+    memset(gone.memory, kPoison, gone.bytes);
+    gone.freed = true;
+    gone.touches.reset();
+    used_bytes -= gone.bytes;
+    live_count--;
+    freed_bytes += gone.bytes;
+    freed.push_back(gone.memory);
+    while (freed_bytes > kFreedBytes || freed.size() > kFreedCount)
+        forget_oldest();
     return cudaSuccess;
+}
+
+// The first byte of a guard that was written, or -1; it is mended, to be reported once.
+ptrdiff_t broken(uint8_t *guard) {
+    for (size_t i = 0; i < kGuard; i++) {
+        if (guard[i] != kPoison) {
+            memset(guard, kPoison, kGuard);
+            return (ptrdiff_t)i;
+        }
+    }
+    return -1;
+}
+
+void check(const Allocation &a) {
+    static const std::vector<uint8_t> clean(kGuard, kPoison);
+    const std::string array = " an array of " + std::to_string(a.bytes) + " bytes";
+    if (memcmp(a.memory - kGuard, clean.data(), kGuard) != 0)
+        report("writes " + std::to_string((ptrdiff_t)kGuard - broken(a.memory - kGuard)) +
+               " bytes before" + array);
+    if (memcmp(a.memory + a.bytes, clean.data(), kGuard) != 0)
+        report("writes " + std::to_string(broken(a.memory + a.bytes)) + " bytes behind the end of" +
+               array);
+}
+
+cudaError_t give(const char *call, void **out, size_t bytes, bool pinned) {
+    const auto lock = hold();
+    if (const cudaError_t error = refused_in_capture(); error != cudaSuccess)
+        return fail(error);
+    if (fails(call))
+        return fail(cudaErrorMemoryAllocation);
+    return fail(allocate(out, bytes, pinned ? -1 : current_device()));
+}
+
+cudaError_t take_back(const char *call, void *address, bool pinned) {
+    const auto lock = hold();
+    if (const cudaError_t error = refused_in_capture(); error != cudaSuccess)
+        return fail(error);
+    const bool failing = fails(call);
+    if (address == nullptr)
+        return failing ? fail(cudaErrorUnknown) : cudaSuccess;
+    run_all();
+    const cudaError_t error = release(call, address, pinned);
+    return error != cudaSuccess ? fail(error) : failing ? fail(cudaErrorUnknown) : cudaSuccess;
+}
+
+} // namespace
+
+void check_guards(const void *address) {
+    if (address) {
+        const Allocation *one = find_memory(address);
+        if (one && !one->freed)
+            check(*one);
+        return;
+    }
+    for (const auto &[memory, one] : allocations) {
+        if (!one.freed)
+            check(one);
+    }
+}
+
+Allocation *find_memory(const void *address) {
+    auto next = allocations.upper_bound((const uint8_t *)address);
+    if (next == allocations.begin())
+        return nullptr;
+    Allocation &found = (--next)->second;
+    return (const uint8_t *)address <= found.memory + found.bytes ? &found : nullptr;
+}
+
+std::string wrong_with(const Range &range, int device) {
+    const Allocation *memory = find_memory(range.begin);
+    if (!memory)
+        return "memory that is not the device's";
+    const std::string array = "an array of " + std::to_string(memory->bytes) + " bytes";
+    const size_t at = (size_t)((const uint8_t *)range.begin - memory->memory);
+    if (memory->freed)
+        return array + " that was freed";
+    if (range.bytes > memory->bytes - at)
+        return std::to_string(range.bytes) + " bytes from byte " + std::to_string(at) + " of " +
+               array;
+    if (device >= 0 && memory->device >= 0 && memory->device != device)
+        return "memory of device " + std::to_string(memory->device) + ", not " +
+               std::to_string(device);
+    return "";
+}
+
+size_t live_allocations() {
+    return live_count;
 }
 
 } // namespace cuda_on_cpu
 
+using namespace cuda_on_cpu;
+
 cudaError_t cudaMalloc(void **out, size_t bytes) {
-    return cuda_on_cpu::allocate(out, bytes);
+    return give("cudaMalloc", out, bytes, false);
 }
 
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
-    return cuda_on_cpu::allocate(out, bytes);
+    return give("cudaMallocHost", out, bytes, true);
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+    (void)flags;
+    return give("cudaHostAlloc", out, bytes, true);
+}
+
+cudaError_t cudaFree(void *memory) {
+    return take_back("cudaFree", memory, false);
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+    return take_back("cudaFreeHost", memory, true);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    const auto lock = hold();
+    if (fails("cudaMemGetInfo"))
+        return fail(cudaErrorUnknown);
+    *free_bytes = kDeviceBytes - used_bytes;
+    *total_bytes = kDeviceBytes;
+    return cudaSuccess;
 }

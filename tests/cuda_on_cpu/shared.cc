@@ -14,7 +14,6 @@ namespace cuda_on_cpu {
 
 namespace {
 
-constexpr size_t kMostBytes = 48 << 10; // of a block, without asking for more
 constexpr int kNobody = -1, kSeveral = -2;
 
 // Who touched an element last. Readers since the last meeting are kept as one, or as "several".
@@ -59,7 +58,7 @@ struct SharedArray {
 namespace {
 
 std::vector<std::unique_ptr<SharedArray>> arrays;
-size_t dynamic_bytes, used_bytes;
+size_t dynamic_bytes, used_bytes, most_bytes;
 
 void begin(SharedArray *array, size_t count, size_t element_bytes) {
     array->count = count;
@@ -68,9 +67,9 @@ void begin(SharedArray *array, size_t count, size_t element_bytes) {
     array->element.assign(count + 1, Element());
     array->live = true;
     used_bytes += count * element_bytes;
-    if (used_bytes > kMostBytes)
+    if (used_bytes > most_bytes)
         report("shared memory: " + std::to_string(used_bytes) + " bytes, expected at most " +
-               std::to_string(kMostBytes));
+               std::to_string(most_bytes));
 }
 
 int64_t checked(SharedArray *array, int64_t index) {
@@ -136,8 +135,9 @@ size_t dynamic_shared_bytes() {
     return dynamic_bytes;
 }
 
-void shared_begin_block(size_t bytes) {
+void shared_begin_block(size_t bytes, size_t most) {
     dynamic_bytes = bytes;
+    most_bytes = most;
     used_bytes = 0;
     for (const auto &array : arrays)
         array->live = false;

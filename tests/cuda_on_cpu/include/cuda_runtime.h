@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of CUDA that engine/kernels/cuda uses, for g++: this folder comes first on the include
-// path of test_cuda_on_cpu, so the same .cu files become functions that run on the CPU, a thread of
-// a block being a fiber. What the kernels do not use is not here, and fails to compile. Written
+// path of the emulation, so the same .cu files become functions that run on the CPU, a thread of a
+// block being a fiber. What the kernels do not use is not here, and fails to compile. Written
 // from the meaning that the CUDA C++ programming guide gives each name.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,35 +36,10 @@ inline float4 make_float4(float x, float y, float z, float w) {
     return {x, y, z, w};
 }
 
-enum cudaError_t {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInvalidConfiguration = 9,
-    cudaErrorLaunchFailure = 719
-};
-enum cudaMemcpyKind {
-    cudaMemcpyHostToHost = 0,
-    cudaMemcpyHostToDevice = 1,
-    cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3
-};
-enum { cudaStreamNonBlocking = 1 };
-typedef struct CUstream_st *cudaStream_t;
-
-const char *cudaGetErrorString(cudaError_t error);
-cudaError_t cudaGetLastError();
-cudaError_t cudaMalloc(void **out, size_t bytes);
-cudaError_t cudaFree(void *memory);
-cudaError_t cudaMallocHost(void **out, size_t bytes);
-cudaError_t cudaFreeHost(void *memory);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream);
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
-cudaError_t cudaStreamDestroy(cudaStream_t stream);
-cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+template <typename F>
+cudaError_t cudaFuncSetAttribute(F *function, cudaFuncAttribute attribute, int value) {
+    return cudaFuncSetAttribute((const void *)function, attribute, value);
+}
 
 #include "tests/cuda_on_cpu/block.h"
 #include "tests/cuda_on_cpu/launch.h"

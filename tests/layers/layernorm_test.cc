@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/layers/harness.h"
+#include "tests/layers/runner.h"
 
 namespace layer_test {
 namespace {

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "tests/layers/harness.h"
+#include "tests/layers/runner.h"
 
 namespace layer_test {
 

@@ -2,7 +2,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/layers/harness.h"
+#include "tests/layers/runner.h"
 
 namespace layer_test {
 namespace {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/base/comma_locale.h"
-#include "tests/layers/harness.h"
+#include "tests/layers/runner.h"
 
 namespace layer_test {
 namespace {

@@ -17,44 +17,20 @@
  * 16 bits.
  */
 #include "engine/kernels/cpu/cpu_internal.h"
-#include "engine/kernels/cpu/gemm_internal.h"
-#include "engine/kernels/cpu/narrow_internal.h"
-#include "engine/kernels/cpu/reduce_internal.h"
-#include "engine/kernels/cpu/tiles_internal.h"
+#include "engine/kernels/cpu/matmul_internal.h"
 
 #include "engine/base/alloc.h"
-
-#include <omp.h>
-
-/* One dimension cut into `count` blocks of `block`, the last one `last`. */
-typedef struct cut {
-    int64_t count, block, last;
-} cut;
-
-/* Which of a block's products: the first in K writes or adds to y, the others add. */
-typedef enum variant { VARIANT_WRITE = 0, VARIANT_ADD, VARIANT_NEXT, VARIANTS } variant;
 
 /* Tasks that may run at once where the product needs scratch: as many as find room, within limits.
  */
 enum { MIN_SLOTS = 16, MAX_SLOTS = 64, SLOTS_BYTES = 32 << 20 };
 
-struct crl_matmul {
-    crl_matmul_config config;
-    cut m, n, k;
-    crl_gemm *gemm[VARIANTS][2][2][2]; /* [..][last in m][last in n][last in k]; NULL: unused */
-    crl_dtype type, y_type;
-    bool staged, widened;
-    /* A slot of scratch: gemm_bytes, then floats: a staged block, widened A, B and bias. */
-    size_t gemm_bytes, slot_bytes;
-    int64_t slots, stage_floats, a_floats, b_floats;
-};
-
-static cut cut_dimension(int64_t size, int64_t target) {
+static crl_cut cut_dimension(int64_t size, int64_t target) {
     enum { UNIT = 16 };
     const int64_t count = crl_ceil_div(size, target);
     const int64_t block = count == 1 ? size : crl_round_up(crl_ceil_div(size, count), UNIT);
     const int64_t blocks = crl_ceil_div(size, block);
-    return (cut){.count = blocks, .block = block, .last = size - (blocks - 1) * block};
+    return (crl_cut){.count = blocks, .block = block, .last = size - (blocks - 1) * block};
 }
 
 /*
@@ -95,7 +71,8 @@ static void cut_work(crl_matmul *matmul) {
 }
 
 /* The gemm of one kind and place; `last`: of each dimension, the last block? */
-static crl_gemm_config piece_config(const crl_matmul *matmul, variant kind, const bool last[3]) {
+static crl_gemm_config piece_config(const crl_matmul *matmul, crl_matmul_kind kind,
+                                    const bool last[3]) {
     const crl_matmul_config *config = &matmul->config;
     const int64_t m = last[0] ? matmul->m.last : matmul->m.block;
     const int64_t n = last[1] ? matmul->n.last : matmul->n.block;
@@ -116,14 +93,14 @@ static crl_gemm_config piece_config(const crl_matmul *matmul, variant kind, cons
         .b_row = config->b_transposed ? 1 : b_row,
         .b_column = config->b_transposed ? b_row : 1,
         .y_row = matmul->staged ? matmul->n.block : config->n,
-        .bias = config->bias && kind != VARIANT_NEXT,
-        .add = kind != VARIANT_WRITE,
+        .bias = config->bias && kind != CRL_MATMUL_NEXT,
+        .add = kind != CRL_MATMUL_WRITE,
         .type = widened ? CRL_DTYPE_F32 : matmul->type,
         .y_type = matmul->staged ? CRL_DTYPE_F32 : matmul->y_type,
     };
 }
 
-static crl_status create_gemm(crl_matmul *matmul, variant kind, const bool last[3]) {
+static crl_status create_gemm(crl_matmul *matmul, crl_matmul_kind kind, const bool last[3]) {
     crl_gemm **gemm = &matmul->gemm[kind][last[0]][last[1]][last[2]];
     const crl_gemm_config piece = piece_config(matmul, kind, last);
     CRL_TRY(crl_gemm_create(gemm, &piece));
@@ -134,8 +111,8 @@ static crl_status create_gemm(crl_matmul *matmul, variant kind, const bool last[
 
 /* Does a product of this kind and place occur? Bit i of `place` set: the last block of dimension i.
  */
-static bool occurs(const crl_matmul *matmul, variant kind, int place) {
-    const cut *const cuts[3] = {&matmul->m, &matmul->n, &matmul->k};
+static bool occurs(const crl_matmul *matmul, crl_matmul_kind kind, int place) {
+    const crl_cut *const cuts[3] = {&matmul->m, &matmul->n, &matmul->k};
     for (int i = 0; i < 3; i++) {
         const bool last = (place >> i & 1) != 0;
         if (!last && cuts[i]->count == 1)
@@ -143,9 +120,9 @@ static bool occurs(const crl_matmul *matmul, variant kind, int place) {
     }
     const bool last_k = (place >> 2 & 1) != 0;
     switch (kind) {
-    case VARIANT_WRITE:
+    case CRL_MATMUL_WRITE:
         return last_k == (matmul->k.count == 1);
-    case VARIANT_ADD:
+    case CRL_MATMUL_ADD:
         return matmul->config.may_accumulate && !matmul->staged && last_k == (matmul->k.count == 1);
     default:
         return matmul->k.count > 1 && (last_k || matmul->k.count > 2);
@@ -153,11 +130,11 @@ static bool occurs(const crl_matmul *matmul, variant kind, int place) {
 }
 
 static crl_status create_gemms(crl_matmul *matmul) {
-    for (int kind = 0; kind < VARIANTS; kind++) {
+    for (int kind = 0; kind < CRL_MATMUL_KINDS; kind++) {
         for (int place = 0; place < 8; place++) {
             const bool last[3] = {(place & 1) != 0, (place & 2) != 0, (place & 4) != 0};
-            if (occurs(matmul, (variant)kind, place))
-                CRL_TRY(create_gemm(matmul, (variant)kind, last));
+            if (occurs(matmul, (crl_matmul_kind)kind, place))
+                CRL_TRY(create_gemm(matmul, (crl_matmul_kind)kind, last));
         }
     }
     return CRL_STATUS_OK;
@@ -179,7 +156,7 @@ static crl_status check_config(const crl_matmul_config *config) {
 static void matmul_destroy(crl_matmul *matmul) {
     if (matmul == NULL)
         return;
-    for (int kind = 0; kind < VARIANTS; kind++) {
+    for (int kind = 0; kind < CRL_MATMUL_KINDS; kind++) {
         for (int place = 0; place < 8; place++)
             crl_gemm_destroy(matmul->gemm[kind][place & 1][place >> 1 & 1][place >> 2]);
     }
@@ -194,7 +171,7 @@ static void choose_path(crl_matmul *matmul) {
     matmul->staged = narrow && (matmul->k.count > 1 || config->epilogue == CRL_EPILOGUE_SLOPE);
     if (matmul->type != CRL_DTYPE_F32) {
         const crl_gemm_config piece =
-            piece_config(matmul, VARIANT_ADD, (bool[3]){true, true, true});
+            piece_config(matmul, CRL_MATMUL_ADD, (bool[3]){true, true, true});
         matmul->widened = !crl_gemm_has(&piece);
     }
     if (matmul->widened) {
@@ -247,155 +224,6 @@ static size_t matmul_scratch_bytes(const crl_matmul *matmul) {
     return matmul->slot_bytes * (size_t)matmul->slots;
 }
 
-/* One block of y on its way: place, size, and the parts of its slot. */
-typedef struct task {
-    int64_t i, j;        /* of the grid */
-    int64_t row, column; /* of y */
-    int64_t rows, columns;
-    void *scratch; /* of the gemms */
-    float *stage, *a, *b, *bias;
-} task;
-
-static task task_at(const crl_matmul *matmul, int64_t index, void *slot) {
-    task t = {.i = index % matmul->m.count, .j = index / matmul->m.count, .scratch = slot};
-    t.row = t.i * matmul->m.block;
-    t.column = t.j * matmul->n.block;
-    t.rows = t.i == matmul->m.count - 1 ? matmul->m.last : matmul->m.block;
-    t.columns = t.j == matmul->n.count - 1 ? matmul->n.last : matmul->n.block;
-    t.stage = (float *)(void *)((char *)slot + matmul->gemm_bytes);
-    t.a = t.stage + matmul->stage_floats;
-    t.b = t.a + matmul->a_floats;
-    t.bias = t.b + matmul->b_floats;
-    return t;
-}
-
-/* Widens a block of a matrix, `stride` elements from row to row, into y without gaps. */
-static void widen_block(crl_dtype type, const void *x, int64_t stride, int64_t rows,
-                        int64_t columns, float *y) {
-    for (int64_t i = 0; i < rows; i++)
-        crl_widen(type, crl_at(type, x, i * stride), y + i * columns, columns);
-}
-
-/* The block of A or B, stored `rows` by `columns` inside rows of `stride`, as its gemm wants it. */
-static const void *operand(const crl_matmul *matmul, const void *x, int64_t stride, int64_t rows,
-                           int64_t columns, float *widened) {
-    if (!matmul->widened)
-        return x;
-    widen_block(matmul->type, x, stride, rows, columns, widened);
-    return widened;
-}
-
-/* The product of one block in K, written or added to `out`; the library's code. */
-static int run_piece(const crl_matmul *matmul, const crl_matmul_call *given, const task *t,
-                     int64_t l, void *out) {
-    const crl_matmul_config *f = &matmul->config;
-    const crl_dtype type = matmul->type;
-    const bool last_k = l == matmul->k.count - 1;
-    const int64_t depth = l * matmul->k.block, k = last_k ? matmul->k.last : matmul->k.block;
-    const bool adds = given->accumulate && !matmul->staged;
-    const variant kind = l > 0 ? VARIANT_NEXT : adds ? VARIANT_ADD : VARIANT_WRITE;
-    const crl_gemm *gemm =
-        matmul->gemm[kind][t->i == matmul->m.count - 1][t->j == matmul->n.count - 1][last_k];
-    const void *a = f->a_transposed ? operand(matmul, crl_at(type, given->a, depth * f->m + t->row),
-                                              f->m, k, t->rows, t->a)
-                                    : operand(matmul, crl_at(type, given->a, t->row * f->k + depth),
-                                              f->k, t->rows, k, t->a);
-    const void *b = f->b_transposed
-                        ? operand(matmul, crl_at(type, given->b, t->column * f->k + depth), f->k,
-                                  t->columns, k, t->b)
-                        : operand(matmul, crl_at(type, given->b, depth * f->n + t->column), f->n, k,
-                                  t->columns, t->b);
-    const void *bias =
-        f->bias ? operand(matmul, crl_at(type, given->bias, t->column), 0, 1, t->columns, t->bias)
-                : NULL;
-    return crl_gemm_run(gemm, a, b, bias, out, t->scratch);
-}
-
-/* What is done to a block once its sum is there. */
-static void finish_block(const crl_matmul *matmul, const crl_matmul_call *given, const task *t) {
-    const crl_matmul_config *f = &matmul->config;
-    const crl_dtype type = matmul->y_type;
-    const int64_t at = t->row * f->n + t->column, stride = f->n;
-    void *y = crl_at_mutable(type, given->y, at), *aux = NULL;
-    if (f->epilogue != CRL_EPILOGUE_NONE)
-        aux = crl_at_mutable(type, given->aux, at);
-    crl_map map = {.outputs = 1};
-    if (f->epilogue == CRL_EPILOGUE_SLOPE) {
-        map = (crl_map){.tile = crl_activation_slope_tile(f->activation),
-                        .context = &(crl_tile_options){false},
-                        .arrays = 3,
-                        .outputs = 1,
-                        .x = {y, aux, matmul->staged ? t->stage : y},
-                        .type = {type, type, matmul->staged ? CRL_DTYPE_F32 : type},
-                        .stride = {stride, stride, matmul->staged ? matmul->n.block : stride}};
-        crl_map_serial(&map, t->rows, t->columns);
-    } else if (matmul->staged) {
-        void *out = aux != NULL ? aux : y;
-        map = (crl_map){.tile = given->accumulate ? crl_add_tile : crl_copy_tile,
-                        .arrays = given->accumulate ? 3 : 2,
-                        .outputs = 1,
-                        .x = {out, t->stage, out},
-                        .type = {type, CRL_DTYPE_F32, type},
-                        .stride = {stride, matmul->n.block, stride}};
-        crl_map_serial(&map, t->rows, t->columns);
-    }
-    if (f->epilogue == CRL_EPILOGUE_ACTIVATION) {
-        map = (crl_map){.tile = crl_activation_tile(f->activation),
-                        .arrays = 2,
-                        .outputs = 1,
-                        .x = {y, aux},
-                        .type = {type, type},
-                        .stride = {stride, stride}};
-        crl_map_serial(&map, t->rows, t->columns);
-    }
-}
-
-/* One block of y; the first failing code of the library, or 0. */
-static int run_task(const crl_matmul *matmul, const crl_matmul_call *given, const task *t) {
-    const bool to_aux = matmul->config.epilogue == CRL_EPILOGUE_ACTIVATION;
-    void *out = matmul->staged ? t->stage
-                               : crl_at_mutable(matmul->y_type, to_aux ? given->aux : given->y,
-                                                t->row * matmul->config.n + t->column);
-    for (int64_t l = 0; l < matmul->k.count; l++) {
-        const int code = run_piece(matmul, given, t, l, out);
-        if (code != 0)
-            return code;
-    }
-    finish_block(matmul, given, t);
-    return 0;
-}
-
-static void sum_rows(const crl_matmul *matmul, const crl_matmul_call *given) {
-    const crl_matmul_config *f = &matmul->config;
-    if (f->a_transposed)
-        crl_column_sum(matmul->type, given->a, given->sums, f->k, f->m, given->accumulate);
-    else
-        crl_row_sum(matmul->type, given->a, given->sums, f->m, f->k, given->accumulate);
-}
-
-static crl_status matmul_run(const crl_matmul *matmul, crl_stream *stream,
-                             const crl_matmul_call *call) {
-    (void)stream;
-    CRL_ASSERT(!call->accumulate || matmul->config.may_accumulate);
-    const int64_t tasks = matmul->m.count * matmul->n.count;
-    const int threads = crl_threads_begin();
-    const int64_t limit = matmul->slot_bytes > 0 ? matmul->slots : tasks;
-    const int team = (int)crl_min(threads, crl_min(limit, tasks));
-    int code = 0;
-#pragma omp parallel for schedule(static) num_threads(team) reduction(max : code) if (team > 1)
-    for (int64_t index = 0; index < tasks; index++) {
-        char *slot = (char *)call->scratch + matmul->slot_bytes * (size_t)omp_get_thread_num();
-        const task t = task_at(matmul, index, slot);
-        const int failed = run_task(matmul, call, &t);
-        code = failed > code ? failed : code;
-    }
-    crl_threads_end(threads);
-    CRL_TRY(crl_gemm_failed(code));
-    if (matmul->config.row_sums)
-        sum_rows(matmul, call);
-    return CRL_STATUS_OK;
-}
-
 /* The entries of one table (see CRL_TABLES). */
 #define ENTRIES(suffix, TYPE)                                                                      \
     static crl_status create_##suffix(crl_matmul **out, const crl_matmul_config *config,           \
@@ -407,6 +235,6 @@ static crl_status matmul_run(const crl_matmul *matmul, crl_stream *stream,
         .create = create_##suffix,                                                                 \
         .destroy = matmul_destroy,                                                                 \
         .scratch_bytes = matmul_scratch_bytes,                                                     \
-        .run = matmul_run,                                                                         \
+        .run = crl_matmul_run,                                                                     \
     };
 CRL_TABLES(ENTRIES)

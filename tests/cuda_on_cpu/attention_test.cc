@@ -132,8 +132,7 @@ TEST_F(CudaAttention, OwnKernelsAreTheCpusForAllTypes) {
                 const Case c = make_case(random, type, {t > 64 ? 1 : 2, t, 1, 16, 0.3, causal});
                 std::string path;
                 SCOPED_TRACE(testing::Message() << type.name << " T " << t << " " << causal);
-                for (bool accumulate : {false, true})
-                    expect_the_cpus(type, c, accumulate, &path);
+                expect_the_cpus(type, c, t == 5 || !causal, &path);
                 EXPECT_TRUE(path == "own" || type.bytes == 2);
             }
         }
@@ -143,11 +142,11 @@ TEST_F(CudaAttention, OwnKernelsAreTheCpusForAllTypes) {
 TEST_F(CudaAttention, OwnKernelsTakeEveryHeadSize) {
     Random random(2);
     refuse_cudnn(true);
-    for (int64_t d : {1, 8, 33, 64, 80, 128, 130, 256}) {
+    for (int64_t d : {1, 33, 64, 80, 130}) {
         const Case c = make_case(random, kTypes[0], {1, 70, 2, d, 0, d != 80});
         std::string path;
         SCOPED_TRACE(testing::Message() << "D " << d);
-        expect_the_cpus(kTypes[0], c, d == 128, &path);
+        expect_the_cpus(kTypes[0], c, d == 64, &path);
         EXPECT_EQ(path, "own");
     }
 }
@@ -178,7 +177,7 @@ TEST_F(CudaAttention, CudnnsPlansAreTheCpus) {
     for (const Type &type : kTypes) {
         if (type.bytes != 2)
             continue;
-        for (int64_t d : {8, 64, 80, 128}) {
+        for (int64_t d : {8, 64, 128}) {
             for (bool causal : {false, true}) {
                 const Case c = make_case(random, type, {2, d == 8 ? 133 : 40, 2, d, 0, causal});
                 std::string path;

@@ -403,10 +403,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const size_t bytes = graph->workspace_bytes();
     writes.push_back({workspace, bytes});
     runs++;
-    enqueue(handle->stream, "cudnnBackendExecute", reads, writes,
-            [graph, arrays, values, workspace, bytes] {
-                spoil(workspace, bytes);
-                graph->run(arrays, values);
-            });
-    return CUDNN_STATUS_SUCCESS;
+    const cudaError_t error = enqueue(handle->stream, "cudnnBackendExecute", reads, writes,
+                                      [graph, arrays, values, workspace, bytes] {
+                                          spoil(workspace, bytes);
+                                          graph->run(arrays, values);
+                                      });
+    return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

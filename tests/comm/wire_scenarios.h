@@ -368,7 +368,12 @@ class lane_total {
             if (data.data == nullptr) {
                 CRL_TRY(data.make(at, (size_t)sum.n));
             }
-            CRL_TRY(data.put(lane_sum(node[i].first, node[i].count, sum.n)));
+            std::vector<float> half = lane_sum(node[i].first, node[i].count, sum.n);
+            for (float &value : half) {
+                value *= 0.5f;
+            }
+            CRL_TRY(data.put(half)); /* and doubled by work that is queued when the sum starts */
+            CRL_TRY(at.bench->reduce->add(at.stream, data.data, data.data, sum.n));
             node[i].data = data.data;
         }
         CRL_TRY(algorithm_->start(sum_, node, nodes, result_.data, sum.n));

@@ -4,7 +4,9 @@
 
 Weights, gradients and AdamW's state (fused) are f32; forward and backward run under autocast in the
 given type: what carole keeps and computes in. Pre-LN blocks, learned positions, GELU (tanh), tied
-head, causal scaled_dot_product_attention, no dropout. One JSON line per mode.
+head, causal scaled_dot_product_attention, no dropout. Modes: eager; compile: the whole model;
+regions: each block, and what follows the last, which takes a deep model seconds and not minutes.
+One JSON line per mode and turn.
 
   torch_gpt2.py LAYERS HEADS CHANNELS CONTEXT VOCABULARY BATCH STEPS DEVICE TYPE MODES
 """
@@ -41,13 +43,20 @@ class GPT2(nn.Module):
         self.position = nn.Embedding(context, channels)
         self.blocks = nn.Sequential(*(Block(channels, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(channels)
+        self.regions = None
         for p in (self.token.weight, self.position.weight):
             nn.init.normal_(p, std=0.02)
 
-    def forward(self, tokens, targets):
-        x = self.blocks(self.token(tokens) + self.position.weight)
+    def loss(self, x, targets):
         logits = F.linear(self.norm(x), self.token.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+    def forward(self, tokens, targets):
+        x = self.token(tokens) + self.position.weight
+        *blocks, loss = self.regions or (*self.blocks, self.loss)
+        for block in blocks:
+            x = block(x)
+        return loss(x, targets)
 
 
 class Trainer:
@@ -55,7 +64,7 @@ class Trainer:
         self.device, self.dtype = device, dtype
         self.model = GPT2(*shape).to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        self.compiled = None
+        self.compiled = self.regions = None
         context, vocabulary = shape[3:]
         tokens = torch.randint(0, vocabulary, (batch, context + 1), device=device)
         self.x, self.y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -71,11 +80,16 @@ class Trainer:
         return (time.perf_counter() - begin) * 1e3
 
     def mode(self, name):
-        if name == "eager":
-            return self.model
-        if self.compiled is None:
-            self.compiled = torch.compile(self.model)
-        return self.compiled
+        self.model.regions = None
+        if name == "compile":
+            self.compiled = self.compiled or torch.compile(self.model)
+            return self.compiled
+        if name == "regions":
+            if self.regions is None:
+                parts = (*self.model.blocks, self.model.loss)
+                self.regions = [torch.compile(part) for part in parts]
+            self.model.regions = self.regions
+        return self.model
 
 
 def main():

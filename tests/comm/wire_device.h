@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <set>
@@ -19,17 +20,19 @@
 #include "engine/device/device.h"
 #include "engine/kernels/reduce.h"
 
-/* Generation g of an event is done when `done` has reached it. */
-struct CUstream_st;
-struct crl_event {
+/* How far an event has come: it is done with generation g when `done` has reached it. Streams that
+ * wait keep this when the event is destroyed, as CUDA does. */
+struct event_state {
     int64_t recorded = 0, done = 0;
-    CUstream_st *stream = nullptr;
+};
+struct crl_event {
+    std::shared_ptr<event_state> state = std::make_shared<event_state>();
 };
 
 /* One thing in a queue: work, or the end of a generation, or waiting for one, or for `gate`. */
 struct late_work {
     std::function<void()> run;
-    crl_event *marks = nullptr, *awaits = nullptr;
+    std::shared_ptr<event_state> marks, awaits;
     int64_t generation = 0;
     std::function<bool()> gate;
 };
@@ -125,23 +128,24 @@ class late_device {
     }
     void record(crl_event *event, crl_stream *stream) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        event->stream = stream->handle;
-        stream->handle->queue.push_back({nullptr, event, nullptr, ++event->recorded, nullptr});
+        stream->handle->queue.push_back(
+            {nullptr, event->state, nullptr, ++event->state->recorded, nullptr});
     }
     void follow(crl_stream *stream, crl_event *event) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        stream->handle->queue.push_back({nullptr, nullptr, event, event->recorded, nullptr});
+        stream->handle->queue.push_back(
+            {nullptr, nullptr, event->state, event->state->recorded, nullptr});
     }
     bool query(crl_event *event) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!hangs_ && event->done < event->recorded) {
+        if (!hangs_ && event->state->done < event->state->recorded) {
             for (CUstream_st *stream : streams_) {
                 for (unsigned steps = (unsigned)random_() % 3; steps > 0; steps--) {
                     step(stream);
                 }
             }
         }
-        return event->done >= event->recorded;
+        return event->state->done >= event->state->recorded;
     }
     void count(int64_t by) {
         const std::lock_guard<std::mutex> lock(mutex_);

@@ -19,157 +19,12 @@
  * which also ends kernels that wait for a dead peer. Refuses messages without a route, and several
  * ranks on one GPU, which NCCL does not serve.
  */
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/base/alloc.h"
 #include "engine/comm/nccl_internal.h"
-#include "engine/device/cuda_library.h"
-#include "engine/device/cuda_stream.h"
-
-/* Of a channel's kernels: many channels share the GPU with computing. */
-enum { MOST_BLOCKS = 8 };
-
-cudaStream_t crl_nccl_stream(const crl_nccl_line *line) {
-    return line->stream->handle;
-}
-
-crl_status crl_nccl_check(const crl_wire *w, ncclResult_t result, const char *what) {
-    if (result == ncclSuccess || result == ncclInProgress) {
-        return CRL_STATUS_OK;
-    }
-    return CRL_FAIL(DEVICE, "nccl: %s: %s", what, w->nccl.get_error_string(result));
-}
-
-crl_status crl_nccl_settled(const crl_wire *w, const crl_nccl_line *line, bool *settled) {
-    ncclResult_t state = ncclSuccess;
-    if (!line->comm) { /* its ranks are still coming together */
-        *settled = true;
-        return CRL_STATUS_OK;
-    }
-    CRL_TRY(crl_nccl_check(w, w->nccl.get_async_error(line->comm, &state), line->name));
-    CRL_TRY(crl_nccl_check(w, state, line->name));
-    *settled = state == ncclSuccess;
-    return CRL_STATUS_OK;
-}
-
-typedef struct settle_wait {
-    const crl_wire *wire;
-    const crl_nccl_line *line;
-} settle_wait;
-
-static crl_status poll_settled(void *argument, crl_poll_result *result) {
-    const settle_wait *wait = argument;
-    result->peer = wait->line->peer;
-    result->receiving = result->soon = true;
-    CRL_TRY(crl_comm_attend(wait->wire->base.config.host));
-    return crl_nccl_settled(wait->wire, wait->line, &result->done);
-}
-
-crl_status crl_nccl_settle(crl_wire *w, const crl_nccl_line *line, const char *what) {
-    settle_wait wait = {w, line};
-    return crl_comm_wait_poll(w->base.config.host, what, poll_settled, &wait);
-}
-
-crl_status crl_nccl_connect(crl_wire *w, crl_nccl_line *line, const ncclUniqueId *id, int me,
-                            int size) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    if (size == 2) {
-        config.maxCTAs = MOST_BLOCKS;
-    }
-    CRL_TRY(crl_device_stream_create(w->base.config.device, &line->stream));
-    CRL_TRY(crl_nccl_check(w, w->nccl.init_rank(&line->comm, size, *id, me, &config), line->name));
-    return crl_nccl_settle(w, line, line->name);
-}
-
-void crl_nccl_disconnect(crl_wire *w, crl_nccl_line *line, bool abort) {
-    if (line->comm) {
-        (void)(abort ? w->nccl.abort(line->comm) : w->nccl.destroy(line->comm));
-        line->comm = NULL;
-    }
-    if (!abort) {
-        crl_device_stream_destroy(w->base.config.device, line->stream);
-        line->stream = NULL;
-    }
-}
-
-static crl_status load(crl_nccl *n) {
-    const crl_cuda_symbol symbols[] = {
-        {"ncclGetUniqueId", &n->get_unique_id},
-        {"ncclCommInitRankConfig", &n->init_rank},
-        {"ncclCommFinalize", &n->finalize},
-        {"ncclCommDestroy", &n->destroy},
-        {"ncclCommAbort", &n->abort},
-        {"ncclCommGetAsyncError", &n->get_async_error},
-        {"ncclGetErrorString", &n->get_error_string},
-        {"ncclGroupStart", &n->group_start},
-        {"ncclGroupEnd", &n->group_end},
-        {"ncclSend", &n->send},
-        {"ncclRecv", &n->recv},
-        {"ncclBroadcast", &n->broadcast},
-        {"ncclAllGather", &n->all_gather},
-        {"ncclAllReduce", &n->all_reduce},
-    };
-    return crl_cuda_library_load(&crl_cuda_library_nccl, symbols,
-                                 (int)(sizeof symbols / sizeof *symbols));
-}
-
-/* Where a rank's GPU is. */
-typedef struct place {
-    char host[96], bus[32]; /* bus "": the library is missing */
-} place;
-
-static crl_status look_around(place *own, const crl_wire_config *config) {
-    crl_nccl unused;
-    gethostname(own->host, sizeof own->host - 1);
-    if (load(&unused) == CRL_STATUS_OK) {
-        const int device = config->stream->device;
-        if (cudaDeviceGetPCIBusId(own->bus, (int)sizeof own->bus, device) != cudaSuccess) {
-            return CRL_FAIL(DEVICE, "cuda: device %d has no PCI address", device);
-        }
-    }
-    return CRL_STATUS_OK;
-}
-
-/* The same on all ranks: all have the same places. */
-static crl_status judge(const place *all, int ranks) {
-    for (int rank = 0; rank < ranks; rank++) {
-        if (!all[rank].bus[0]) {
-            return CRL_FAIL(UNSUPPORTED, "wire nccl: rank %d has no %s", rank,
-                            crl_cuda_library_nccl.files[0]);
-        }
-        for (int other = 0; other < rank; other++) {
-            if (memcmp(&all[rank], &all[other], sizeof *all) == 0) {
-                return CRL_FAIL(UNSUPPORTED, "wire nccl: ranks %d and %d share GPU %s of %s", other,
-                                rank, all[rank].bus, all[rank].host);
-            }
-        }
-    }
-    return CRL_STATUS_OK;
-}
-
-static crl_status nccl_usable(const crl_wire_config *config) {
-    crl_comm *host = config->host;
-    const crl_group world = {.comm = host, .size = host->ranks, .me = host->rank};
-    if (strcmp(config->device->name, "cuda") != 0) {
-        return CRL_FAIL(UNSUPPORTED, "wire nccl: device %s is not CUDA's", config->device->name);
-    }
-    place *all = NULL;
-    crl_status status = crl_alloc(&all, (size_t)host->ranks, sizeof *all);
-    if (status != CRL_STATUS_OK) {
-        return crl_comm_end_job(host, status);
-    }
-    CRL_TRY_OUT(crl_comm_end_job(host, look_around(&all[host->rank], config)));
-    CRL_TRY_OUT(crl_all_gather(&world, all, sizeof *all));
-    status = judge(all, host->ranks);
-out:
-    crl_free(all);
-    return status;
-}
 
 static int compare_ends(int from, int to, int other_from, int other_to) {
     return from != other_from ? (from < other_from ? -1 : 1) : (to > other_to) - (to < other_to);
@@ -366,7 +221,7 @@ static crl_status nccl_create(crl_wire **out, const crl_wire_config *config) {
     crl_status status;
     CRL_TRY_OUT(crl_alloc(&w, 1, sizeof *w));
     CRL_TRY_OUT(crl_wire_base_init(&w->base, config, &nccl_ops));
-    CRL_TRY_OUT(load(&w->nccl));
+    CRL_TRY_OUT(crl_nccl_load(&w->nccl));
     CRL_TRY_OUT(list_channels(w));
     for (int c = 0; c < w->channels; c++) {
         CRL_TRY_OUT(connect_channel(w, &w->channel[c]));
@@ -402,7 +257,7 @@ const crl_wire_kind crl_wire_nccl = {
     .name = "nccl",
     .help = "NCCL between GPUs, one rank each",
     .uses_routes = true,
-    .usable = nccl_usable,
+    .usable = crl_nccl_usable,
     .create = nccl_create,
     .destroy = nccl_destroy,
     .send = crl_wire_send,

@@ -60,6 +60,10 @@ struct crl_wire {
     crl_nccl_team *team;
 };
 
+/* Opens the library. UNSUPPORTED. */
+CRL_NODISCARD crl_status crl_nccl_load(crl_nccl *out);
+/* The wire's `usable`. */
+CRL_NODISCARD crl_status crl_nccl_usable(const crl_wire_config *config);
 /* OK for ncclSuccess and ncclInProgress; DEVICE "nccl: <what>: <text>". */
 CRL_NODISCARD crl_status crl_nccl_check(const crl_wire *wire, ncclResult_t result,
                                         const char *what);
@@ -78,7 +82,9 @@ void crl_nccl_disconnect(crl_wire *wire, crl_nccl_line *line, bool abort);
 /* The CUDA stream of ours. */
 cudaStream_t crl_nccl_stream(const crl_nccl_line *line);
 
-/* nccl_sum.c: sums and collectives of groups. */
+/* The group's communicator, which the first call makes. Collective then: group. */
+CRL_NODISCARD crl_status crl_nccl_find_team(crl_wire *wire, const crl_group *group,
+                                            crl_nccl_team **out);
 extern const crl_allreduce_algorithm crl_allreduce_nccl_tree, crl_allreduce_nccl_sum;
 CRL_NODISCARD crl_status crl_nccl_all_gather(crl_wire *wire, const crl_group *group, void *data,
                                              size_t bytes);

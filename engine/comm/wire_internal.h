@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "engine/base/alloc.h"
 #include "engine/comm/comm_internal.h"
 #include "engine/comm/wire.h"
 

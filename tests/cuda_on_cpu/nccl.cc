@@ -30,9 +30,9 @@ struct Operation {
 
 // What all ranks do as one: a pair of send and receive, or a collective.
 struct Meeting {
-    std::vector<const Operation *> reached;
+    std::vector<std::shared_ptr<Operation>> reached;
     size_t expected;
-    bool done = false;
+    bool done = false, broken = false; // broken: one of its ranks has aborted
 };
 
 struct Clique {
@@ -120,7 +120,7 @@ void add_all(const std::vector<const Operation *> &by_rank) {
 }
 
 void perform(const Meeting &meeting) {
-    std::vector<const Operation *> all(meeting.reached);
+    const std::vector<std::shared_ptr<Operation>> &all = meeting.reached;
     const size_t bytes = all[0]->count * all[0]->size;
     if (is_pair(*all[0])) {
         const bool sends = all[0]->kind == Kind::kSend;
@@ -128,8 +128,8 @@ void perform(const Meeting &meeting) {
         return;
     }
     std::vector<const Operation *> by_rank(all.size());
-    for (const Operation *o : all) {
-        by_rank[(size_t)o->rank] = o;
+    for (const auto &o : all) {
+        by_rank[(size_t)o->rank] = o.get();
     }
     for (const Operation *o : by_rank) {
         for (size_t r = 0; o->kind == Kind::kAllGather && r < by_rank.size(); r++) {
@@ -145,15 +145,15 @@ void perform(const Meeting &meeting) {
 }
 
 // A stream has come to the operation.
-void reach(const Operation &o, Meeting *meeting) {
-    for (const Operation *other : meeting->reached) {
-        if (!agree(o, *other)) {
-            report(describe(o) + " meets " + describe(*other));
+void reach(const std::shared_ptr<Operation> &o, Meeting *meeting) {
+    for (const auto &other : meeting->reached) {
+        if (!agree(*o, *other)) {
+            report(describe(*o) + " meets " + describe(*other));
             return; // as on a GPU, they never get through
         }
     }
-    meeting->reached.push_back(&o);
-    if (meeting->reached.size() == meeting->expected) {
+    meeting->reached.push_back(o);
+    if (!meeting->broken && meeting->reached.size() == meeting->expected) {
         perform(*meeting);
         meeting->done = true;
     }
@@ -164,7 +164,7 @@ bool pass(Launch *launch) {
     bool done = true;
     for (size_t i = 0; i < launch->operations.size(); i++) {
         if (!launch->reached) {
-            reach(*launch->operations[i], launch->meetings[i].get());
+            reach(launch->operations[i], launch->meetings[i].get());
         }
     }
     launch->reached = true;
@@ -338,6 +338,11 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     locked([comm] {
         const std::lock_guard<std::mutex> lock(state);
         *comm->aborted = true;
+        for (const auto &weak : comm->launched) {
+            const auto launch = weak.lock();
+            for (size_t i = 0; launch && i < launch->meetings.size(); i++)
+                launch->meetings[i]->broken = true;
+        }
         comms--;
         delete comm;
     });

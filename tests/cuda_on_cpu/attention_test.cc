@@ -217,7 +217,7 @@ TEST_F(CudaAttention, CudnnIsLeftAloneWhereItHasNoPlan) {
         const char *path;
     } cases[] = {{kTypes[0], {1, 8, 1, 64, 0, true}, false, "own"},
                  {kTypes[1], {1, 8, 1, 64, 0, true}, false, "cuDNN"},
-                 {kTypes[1], {1, 8, 1, 64, 0, true}, true, "own"},
+                 {kTypes[1], {1, 9, 1, 64, 0, true}, true, "own"},
                  {kTypes[1], {1, 1, 1, 64, 0, true}, false, "own"},
                  {kTypes[1], {1, 8, 1, 60, 0, true}, false, "own"},
                  {kTypes[2], {1, 8, 1, 264, 0, true}, false, "own"}};
@@ -228,6 +228,19 @@ TEST_F(CudaAttention, CudnnIsLeftAloneWhereItHasNoPlan) {
         EXPECT_EQ(std::string(crl_attention_cuda_path(attention)), c.path);
         ops_of(c.type).destroy(attention);
     }
+}
+
+TEST_F(CudaAttention, LayersOfOneSizeShareTheirPlans) {
+    const crl_attention_config config = {1, 8, 1, 64, 0, true}, other = {1, 9, 1, 64, 0, true};
+    crl_attention *first = nullptr, *again = nullptr, *third = nullptr;
+    EXPECT_OK(crl_attention_cuda_bf16.create(&first, &config, stream));
+    const int live = cuda_on_cpu::cudnn_live();
+    EXPECT_OK(crl_attention_cuda_bf16.create(&again, &config, stream));
+    EXPECT_EQ(cuda_on_cpu::cudnn_live(), live);
+    EXPECT_OK(crl_attention_cuda_bf16.create(&third, &other, stream));
+    EXPECT_GT(cuda_on_cpu::cudnn_live(), live);
+    for (crl_attention *attention : {first, again, third})
+        crl_attention_cuda_bf16.destroy(attention);
 }
 
 // 2 · 8 heads · 4096^2 bytes are the most that one run takes: samples go one by one.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention by cuDNN's plans: those that attention_graph.c builds, for the device of a stream. The
- * handle hangs on the stream. One run does as many samples as the workspace allows; the others
- * follow.
+ * handle hangs on the stream, with the plans made so far: compiling them takes half a second each,
+ * and the layers of a model are alike. One run does as many samples as the workspace allows; the
+ * others follow.
  *
  *     scratch of backward   delta of one run, then the plan's workspace, aligned to 256 bytes
  *
@@ -19,19 +20,32 @@
 enum { ALIGN_BYTES = 256, WHOLE_TILES = 128, MASKS_ENDS = 91600 };
 
 struct crl_attention_cudnn {
-    crl_attention_shape part; /* of one run */
+    crl_attention_shape shape, part; /* part: of one run */
     int64_t runs;
     crl_cudnn cudnn; /* a copy: plans may outlive the stream that the handle hangs on */
     crl_cudnn_plan *forward, *backward;
+    int users; /* operations, and the stream's list */
+    crl_attention_cudnn *next;
 };
+
+/* What hangs on the stream. */
+typedef struct library {
+    crl_cudnn cudnn;
+    crl_attention_cudnn *plans;
+} library;
 
 static const char key = 'k'; /* of the stream's context */
 
 static void library_destroy(void *pointer) {
-    crl_cudnn *cudnn = pointer;
-    if (cudnn->handle)
-        (void)cudnn->cudnnDestroy(cudnn->handle);
-    crl_free(cudnn);
+    library *own = pointer;
+    while (own->plans) {
+        crl_attention_cudnn *first = own->plans;
+        own->plans = first->next;
+        crl_attention_cudnn_destroy(first);
+    }
+    if (own->cudnn.handle)
+        (void)own->cudnn.cudnnDestroy(own->cudnn.handle);
+    crl_free(own);
 }
 
 static crl_status library_fill(crl_cudnn *cudnn, crl_stream *stream) {
@@ -46,19 +60,24 @@ static crl_status library_fill(crl_cudnn *cudnn, crl_stream *stream) {
 }
 
 /* The stream's, made at its first attention. */
-static crl_status library_get(const crl_cudnn **out, crl_stream *stream) {
-    crl_cudnn *cudnn = crl_cuda_context_get(stream, &key);
-    if (!cudnn) {
-        CRL_TRY(crl_alloc(&cudnn, 1, sizeof *cudnn));
-        const crl_status status = library_fill(cudnn, stream);
+static crl_status library_get(library **out, crl_stream *stream) {
+    library *own = crl_cuda_context_get(stream, &key);
+    if (!own) {
+        CRL_TRY(crl_alloc(&own, 1, sizeof *own));
+        const crl_status status = library_fill(&own->cudnn, stream);
         if (status != CRL_STATUS_OK) {
-            library_destroy(cudnn);
+            library_destroy(own);
             return status;
         }
-        crl_cuda_context_set(stream, &key, cudnn, library_destroy);
+        crl_cuda_context_set(stream, &key, own, library_destroy);
     }
-    *out = cudnn;
+    *out = own;
     return CRL_STATUS_OK;
+}
+
+static bool is_same(const crl_attention_shape *a, const crl_attention_shape *b) {
+    return a->b == b->b && a->t == b->t && a->heads == b->heads && a->d == b->d &&
+           a->scale == b->scale && a->causal == b->causal && a->dtype == b->dtype;
 }
 
 static size_t round_up(size_t bytes) {
@@ -91,18 +110,13 @@ static crl_status fits_device(bool *out, const crl_stream *stream) {
     return CRL_STATUS_OK;
 }
 
-static crl_status fill(crl_attention_cudnn *attention, const crl_attention_shape *shape,
-                       crl_stream *stream) {
-    const crl_cudnn *cudnn = NULL;
-    bool fits = false;
-    CRL_TRY(fits_device(&fits, stream));
-    if (!fits)
-        return CRL_FAIL(UNSUPPORTED, "attention: cuDNN is not used on this GPU");
-    CRL_TRY(library_get(&cudnn, stream));
+static crl_status fill(crl_attention_cudnn *attention, const crl_cudnn *cudnn,
+                       const crl_attention_shape *shape) {
     if (shape->t % WHOLE_TILES != 0 && cudnn->cudnnGetVersion() < MASKS_ENDS)
         return CRL_FAIL(UNSUPPORTED, "attention: cuDNN %zu takes no sequence of %lld",
                         cudnn->cudnnGetVersion(), (long long)shape->t);
     attention->cudnn = *cudnn;
+    attention->shape = *shape;
     attention->part = part_of(shape);
     attention->runs = shape->b / attention->part.b;
     const crl_cudnn_target target = {&attention->cudnn, NULL};
@@ -110,24 +124,50 @@ static crl_status fill(crl_attention_cudnn *attention, const crl_attention_shape
     return crl_attention_graph_backward(&attention->backward, &attention->part, &target);
 }
 
+/* Of the stream's list, where it is put when it is new. */
+static crl_status find(crl_attention_cudnn **out, library *own, const crl_attention_shape *shape) {
+    crl_attention_cudnn *attention = own->plans;
+    crl_status status = CRL_STATUS_OK;
+    while (attention && !is_same(&attention->shape, shape))
+        attention = attention->next;
+    if (!attention) {
+        CRL_TRY(crl_alloc(&attention, 1, sizeof *attention));
+        attention->users = 1;
+        status = fill(attention, &own->cudnn, shape);
+        if (status != CRL_STATUS_OK) {
+            crl_attention_cudnn_destroy(attention);
+            return status;
+        }
+        attention->next = own->plans;
+        own->plans = attention;
+    }
+    attention->users++;
+    *out = attention;
+    return CRL_STATUS_OK;
+}
+
+static crl_status create(crl_attention_cudnn **out, const crl_attention_shape *shape,
+                         crl_stream *stream) {
+    library *own = NULL;
+    bool fits = false;
+    CRL_TRY(fits_device(&fits, stream));
+    if (!fits)
+        return CRL_STATUS_OK;
+    CRL_TRY(library_get(&own, stream));
+    return find(out, own, shape);
+}
+
 crl_status crl_attention_cudnn_create(crl_attention_cudnn **out, const crl_attention_shape *shape,
                                       crl_stream *stream) {
-    crl_attention_cudnn *attention = NULL;
-    crl_status status = CRL_STATUS_OK;
     *out = NULL;
     if (!crl_attention_graph_takes(shape))
         return CRL_STATUS_OK;
-    CRL_TRY_OUT(crl_alloc(&attention, 1, sizeof *attention));
-    CRL_TRY_OUT(fill(attention, shape, stream));
-    *out = attention;
-    attention = NULL;
-out:
-    crl_attention_cudnn_destroy(attention);
+    const crl_status status = create(out, shape, stream);
     return status == CRL_STATUS_UNSUPPORTED ? CRL_STATUS_OK : status;
 }
 
 void crl_attention_cudnn_destroy(crl_attention_cudnn *attention) {
-    if (!attention)
+    if (!attention || --attention->users > 0)
         return;
     crl_cudnn_plan_destroy(attention->forward);
     crl_cudnn_plan_destroy(attention->backward);

@@ -241,7 +241,7 @@ TEST_F(CudaCrossEntropy, TargetOutsideTheClassesIsRefused) {
         OnLoss sum;
         EXPECT_OK(cuda.forward(stream, &config, on.data(), index.data(), nullptr, 4, out.data(),
                                sum.data()));
-        EXPECT_EQ(crl_cuda_stream_wait(stream), CRL_STATUS_INVALID);
+        EXPECT_EQ(crl_device_stream_wait(&crl_device_cuda, stream), CRL_STATUS_INVALID);
         EXPECT_EQ(crl_error_message(), expected);
         EXPECT_OK(cuda.forward(stream, &config, on.data(), index.data(), nullptr, 2, out.data(),
                                sum.data()));

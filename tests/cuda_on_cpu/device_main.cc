@@ -9,10 +9,10 @@
 int main(int argc, char **argv) {
     ::testing::InitGoogleTest(&argc, argv);
     crl_stream *stream = nullptr;
-    if (crl_cuda_stream_create(&stream) != CRL_STATUS_OK) {
+    if (crl_device_stream_create(&crl_device_cuda, &stream) != CRL_STATUS_OK) {
         std::printf("skipped: %s\n", crl_error_message());
         return 77;
     }
-    crl_cuda_stream_destroy(stream);
+    crl_device_stream_destroy(&crl_device_cuda, stream);
     return RUN_ALL_TESTS();
 }

@@ -110,7 +110,7 @@ TEST_F(CudaEmbedding, TokenOutsideTheVocabularyIsRefused) {
             OnDeviceAs on(type, table), out(type, 16);
             EXPECT_OK(type.cuda->embedding->forward(stream, index.data(), on.data(), nullptr,
                                                     out.data(), 2, 4, 7, 2));
-            EXPECT_EQ(crl_cuda_stream_wait(stream), CRL_STATUS_INVALID);
+            EXPECT_EQ(crl_device_stream_wait(&crl_device_cuda, stream), CRL_STATUS_INVALID);
             EXPECT_EQ(crl_error_message(), expected);
             EXPECT_TRUE(std::isnan(out.get()[8]));
             EXPECT_EQ(out.get()[10], 1);

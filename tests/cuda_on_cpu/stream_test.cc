@@ -9,27 +9,29 @@ using namespace cuda_test;
 
 class CudaStream : public Cuda {};
 
-TEST_F(CudaStream, TableSaysWhatIsThere) {
-    EXPECT_STREQ(crl_kernels_cuda.name, "cuda");
-    EXPECT_EQ(crl_kernels_cuda.matmul, nullptr) << "no longer missing: say so in docs/cuda.md";
-    EXPECT_EQ(crl_kernels_cuda.attention, nullptr);
-    const void *const there[] = {crl_kernels_cuda.eltwise,   crl_kernels_cuda.layernorm,
-                                 crl_kernels_cuda.embedding, crl_kernels_cuda.cross_entropy,
-                                 crl_kernels_cuda.optimizer, crl_kernels_cuda.reduce};
-    for (const void *table : there)
-        EXPECT_NE(table, nullptr);
+TEST_F(CudaStream, TablesAreWhole) {
+    for (const Type &type : kTypes) {
+        EXPECT_STREQ(type.cuda->name, "cuda");
+        const void *const there[] = {type.cuda->matmul,    type.cuda->eltwise,
+                                     type.cuda->layernorm, type.cuda->attention,
+                                     type.cuda->embedding, type.cuda->cross_entropy,
+                                     type.cuda->optimizer, type.cuda->reduce};
+        for (const void *table : there)
+            EXPECT_NE(table, nullptr) << type.name;
+        EXPECT_EQ(crl_backend_kernels(&crl_backend_cuda, type.cuda->dtype), type.cuda);
+    }
 }
 
 TEST_F(CudaStream, WorkOfTwoStreamsDoesNotMix) {
     crl_stream *other = nullptr;
-    ASSERT_EQ(crl_cuda_stream_create(&other), CRL_STATUS_OK);
+    ASSERT_EQ(crl_device_stream_create(&crl_device_cuda, &other), CRL_STATUS_OK);
     OnDevice<int32_t> bad(Ints{9});
     OnDevice<float> table(Floats{1}), y(1);
     EXPECT_OK(crl_kernels_cuda.embedding->forward(other, bad.data(), table.data(), nullptr,
                                                   y.data(), 1, 1, 1, 1));
     wait();
-    EXPECT_EQ(crl_cuda_stream_wait(other), CRL_STATUS_INVALID);
-    crl_cuda_stream_destroy(other);
+    EXPECT_EQ(crl_device_stream_wait(&crl_device_cuda, other), CRL_STATUS_INVALID);
+    crl_device_stream_destroy(&crl_device_cuda, other);
 }
 
 TEST_F(CudaStream, FailingAllocationIsPassedOn) {
@@ -37,10 +39,10 @@ TEST_F(CudaStream, FailingAllocationIsPassedOn) {
     crl_alloc_watch *const before = crl_alloc_attach(&watch);
     watch.fail_at = 1;
     crl_stream *other = nullptr;
-    EXPECT_EQ(crl_cuda_stream_create(&other), CRL_STATUS_NOMEM);
+    EXPECT_EQ(crl_device_stream_create(&crl_device_cuda, &other), CRL_STATUS_NOMEM);
     EXPECT_EQ(other, nullptr);
     crl_alloc_attach(before);
-    crl_cuda_stream_destroy(nullptr);
+    crl_device_stream_destroy(&crl_device_cuda, nullptr);
 }
 
 } // namespace

@@ -166,9 +166,9 @@ inline Floats joined(Floats a, const Floats &b, const Floats &c = {}) {
 
 class Cuda : public ::testing::Test {
   protected:
-    void SetUp() override { expect_ok(crl_cuda_stream_create(&stream)); }
+    void SetUp() override { expect_ok(crl_device_stream_create(&crl_device_cuda, &stream)); }
     void TearDown() override {
-        crl_cuda_stream_destroy(stream);
+        crl_device_stream_destroy(&crl_device_cuda, stream);
         expect_no_problems();
     }
     static void expect_no_problems() {
@@ -177,7 +177,7 @@ class Cuda : public ::testing::Test {
 #endif
     }
     void wait() {
-        EXPECT_OK(crl_cuda_stream_wait(stream));
+        EXPECT_OK(crl_device_stream_wait(&crl_device_cuda, stream));
     }
 
     // `run` returns its result, which must have the same bits whatever order things run in.

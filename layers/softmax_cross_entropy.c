@@ -186,6 +186,7 @@ const crl_layer crl_layer_softmax_cross_entropy = {
     .options = options,
     .options_bytes = sizeof(cross_entropy_options),
     .is_loss = true,
+    .in_place = 1u << LOGITS,
     .f32_inputs = 1u << ROW_WEIGHT,
     .infer = infer,
     .prepare = prepare,

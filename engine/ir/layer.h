@@ -112,6 +112,7 @@ typedef struct crl_layer {
     /* Of inputs that are real numbers; bit i: input i is taken in whatever type it has / in f32
      * whatever is computed in. The others are cast to what is computed in. */
     uint32_t as_is, f32_inputs;
+    uint32_t in_place; /* bit i: dx i, where only written, may be the memory of input i */
     bool cheap; /* forward costs little beside the memory of its results: worth making again */
     /* Pure: checks input specs and options, fills the spec. INVALID "linear fc: ...". */
     crl_status (*infer)(crl_layer_spec *spec);

@@ -22,6 +22,7 @@ struct Settings {
     bool again = false;           /* forward once more after backward */
     bool accumulate = false;
     uint32_t dx_wanted = ~0u, dy_given = ~0u;
+    uint32_t in_place = 0; /* bit i: dx i takes the place of input i */
     float loss_scale = 1;
     crl_call_position at{};
     crl_loss loss{}; /* before forward */
@@ -197,7 +198,8 @@ class Runner {
         for (int i = 0; i < spec_.inputs; ++i) {
             call.x[i] = inputs >> i & 1 ? x_[i]->data() : nullptr;
             const bool wanted = input && spec_.gradient_inputs & settings_.dx_wanted & (1u << i);
-            call.dx[i] = wanted ? dx_[i]->data() : nullptr;
+            Guarded *dx = settings_.in_place >> i & 1 ? x_[i].get() : dx_[i].get();
+            call.dx[i] = wanted ? dx->data() : nullptr;
             call.dx_accumulate[i] = settings_.accumulate;
         }
         for (int i = 0; i < spec_.outputs; ++i) {
@@ -248,8 +250,9 @@ class Runner {
         Backward();
         for (int i = 0; i < spec_.inputs; ++i) {
             const bool wanted = spec_.gradient_inputs & settings_.dx_wanted & (1u << i);
-            EXPECT_TRUE(!wanted || dx_[i]->FullyWritten()) << "dx " << i;
-            out->dx.push_back(wanted ? dx_[i]->Floats() : std::vector<float>());
+            const Guarded &dx = settings_.in_place >> i & 1 ? *x_[i] : *dx_[i];
+            EXPECT_TRUE(!wanted || dx.FullyWritten()) << "dx " << i;
+            out->dx.push_back(wanted ? dx.Floats() : std::vector<float>());
         }
         for (auto &buffer : dw_) {
             EXPECT_TRUE(buffer->FullyWritten()) << "dw";
@@ -289,7 +292,8 @@ class Runner {
         }
         EXPECT_TRUE(loss_.GuardsIntact()) << "written beyond the loss";
         for (int i = 0; i < spec_.inputs; ++i) {
-            EXPECT_TRUE(Same(x_[i]->Floats(), values_.x[i])) << "input changed";
+            EXPECT_TRUE(settings_.in_place >> i & 1 || Same(x_[i]->Floats(), values_.x[i]))
+                << "input changed";
         }
         for (int i = 0; i < spec_.params; ++i) {
             EXPECT_TRUE(Same(w_[i]->Floats(), values_.w[i])) << "parameter changed";

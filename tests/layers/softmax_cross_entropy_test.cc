@@ -58,6 +58,25 @@ TEST(LayersSoftmaxCrossEntropy, WeighsLabels) {
     EXPECT_EQ(got.dx[0][0], 4 * plain.dx[0][0]);
 }
 
+/* The largest tensor of a language model need not exist twice. */
+TEST(LayersSoftmaxCrossEntropy, TheGradientMayTakeTheLogitsPlace) {
+    for (const crl_dtype dtype : {CRL_DTYPE_F32, CRL_DTYPE_BF16, CRL_DTYPE_F16}) {
+        const crl_tensor_spec logits = {dtype, F32({3, 37}).shape};
+        const Inferred loss("softmax_cross_entropy", "loss", {logits, I32({3})}, {}, -1, dtype);
+        ASSERT_EQ(loss.error, "");
+        Values values;
+        values.x = {std::vector<float>(3 * 37), Integers({36, 0, 20})};
+        for (size_t i = 0; i < values.x[0].size(); ++i) {
+            values.x[0][i] = Round(dtype, std::sin(0.7f * (float)i));
+        }
+        Settings settings;
+        settings.at.valid_samples = 2;
+        const Results apart = Execute(loss, values, settings);
+        settings.in_place = 1u << 0;
+        EXPECT_EQ(Execute(loss, values, settings).dx[0], apart.dx[0]) << crl_dtype_name(dtype);
+    }
+}
+
 TEST(LayersSoftmaxCrossEntropy, RejectsWrongInputs) {
     const char *type = "softmax_cross_entropy";
     EXPECT_EQ(InferError(type, "loss", {F32({3, 2})}),

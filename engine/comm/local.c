@@ -25,6 +25,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/thread.h"
+#include "engine/comm/local_internal.h"
 #include "engine/comm/transport.h"
 
 enum {
@@ -34,31 +35,17 @@ enum {
     ROLL_CALL_STEP_NS = 1000000
 };
 
-typedef struct op {
-    struct op *next; /* in a mailbox queue or in the free list */
-    void *data;
-    size_t bytes;
-    int peer, tag;
-    bool receiving;
-    bool queued;       /* under the lock of the mailbox */
-    _Atomic bool open; /* false: the copy is done, or the slot is free */
-} op;
-
 typedef struct op_block {
     struct op_block *next;
-    op ops[BLOCK_OPS];
+    crl_local_op ops[BLOCK_OPS];
 } op_block;
-
-typedef struct queue {
-    op *first, *last;
-} queue;
 
 typedef struct job job;
 
 struct crl_endpoint {
     job *job;
     int rank;
-    op *free;                 /* own thread only */
+    crl_local_op *free;       /* own thread only */
     op_block *blocks;         /* own thread only */
     bool withdrawn;           /* own thread only */
     _Atomic int64_t answered; /* number of the last roll call this rank has answered */
@@ -66,7 +53,7 @@ struct crl_endpoint {
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
-    queue *sends, *receives; /* (ranks) by sender */
+    crl_local_queue *sends, *receives; /* (ranks) by sender */
     crl_wait_note note;
 };
 
@@ -96,35 +83,7 @@ static void wake(crl_endpoint *endpoint) {
     pthread_mutex_unlock(&endpoint->lock);
 }
 
-static void queue_append(queue *to, op *item) {
-    item->next = NULL;
-    if (to->last != NULL) {
-        to->last->next = item;
-    } else {
-        to->first = item;
-    }
-    to->last = item;
-    item->queued = true;
-}
-
-/* Takes out the first item with `tag`, or just `only` when that is given. */
-static op *queue_take(queue *from, int tag, const op *only) {
-    op *before = NULL;
-    for (op *item = from->first; item != NULL; before = item, item = item->next) {
-        if (only != NULL ? item != only : item->tag != tag) {
-            continue;
-        }
-        *(before != NULL ? &before->next : &from->first) = item->next;
-        if (from->last == item) {
-            from->last = before;
-        }
-        item->queued = false;
-        return item;
-    }
-    return NULL;
-}
-
-static queue *queue_of(crl_endpoint *mailbox, int sender, bool receiving) {
+static crl_local_queue *queue_of(crl_endpoint *mailbox, int sender, bool receiving) {
     return receiving ? &mailbox->receives[sender] : &mailbox->sends[sender];
 }
 
@@ -140,7 +99,7 @@ static void withdraw(crl_endpoint *me) {
     me->withdrawn = true;
     for (op_block *block = me->blocks; block != NULL; block = block->next) {
         for (int i = 0; i < BLOCK_OPS; i++) {
-            op *item = &block->ops[i];
+            crl_local_op *item = &block->ops[i];
             if (!atomic_load(&item->open)) {
                 continue;
             }
@@ -148,7 +107,7 @@ static void withdraw(crl_endpoint *me) {
             const int sender = item->receiving ? item->peer : me->rank;
             pthread_mutex_lock(&mailbox->lock);
             if (item->queued) {
-                queue_take(queue_of(mailbox, sender, item->receiving), item->tag, item);
+                crl_local_queue_take(queue_of(mailbox, sender, item->receiving), item->tag, item);
                 atomic_store(&item->open, false);
             }
             pthread_mutex_unlock(&mailbox->lock);
@@ -210,7 +169,7 @@ static crl_status add_block(crl_endpoint *me) {
 }
 
 static crl_status local_reserve(crl_endpoint *me, int requests) {
-    for (const op *item = me->free; item != NULL; item = item->next) {
+    for (const crl_local_op *item = me->free; item != NULL; item = item->next) {
         requests--;
     }
     for (; requests > 0; requests -= BLOCK_OPS) {
@@ -219,7 +178,7 @@ static crl_status local_reserve(crl_endpoint *me, int requests) {
     return CRL_STATUS_OK;
 }
 
-static crl_status take_op(crl_endpoint *me, op **out) {
+static crl_status take_op(crl_endpoint *me, crl_local_op **out) {
     if (me->free == NULL) {
         CRL_TRY(add_block(me));
     }
@@ -228,16 +187,16 @@ static crl_status take_op(crl_endpoint *me, op **out) {
     return CRL_STATUS_OK;
 }
 
-static void put_op(crl_endpoint *me, op *item) {
+static void put_op(crl_endpoint *me, crl_local_op *item) {
     item->next = me->free;
     me->free = item;
 }
 
 /* `mine` came second and found `partner`: copies, and tells the partner's rank. */
-static crl_status meet(crl_endpoint *me, op *mine, op *partner) {
+static crl_status meet(crl_endpoint *me, crl_local_op *mine, crl_local_op *partner) {
     crl_endpoint *peer = &me->job->endpoint[mine->peer];
-    const op *from = mine->receiving ? partner : mine;
-    const op *to = mine->receiving ? mine : partner;
+    const crl_local_op *from = mine->receiving ? partner : mine;
+    const crl_local_op *to = mine->receiving ? mine : partner;
     crl_status status = CRL_STATUS_OK;
     if (from->bytes != to->bytes) {
         status = CRL_FAIL(COMM,
@@ -253,9 +212,9 @@ static crl_status meet(crl_endpoint *me, op *mine, op *partner) {
     return status;
 }
 
-static crl_status post(crl_endpoint *me, const op *wanted, crl_request *request) {
+static crl_status post(crl_endpoint *me, const crl_local_op *wanted, crl_request *request) {
     CRL_TRY(attend(me));
-    op *mine = NULL;
+    crl_local_op *mine = NULL;
     const crl_status status = take_op(me, &mine);
     if (status != CRL_STATUS_OK) {
         return fail(me, status);
@@ -268,10 +227,11 @@ static crl_status post(crl_endpoint *me, const op *wanted, crl_request *request)
     crl_endpoint *mailbox = mailbox_of(me, mine->peer, mine->receiving);
     const int sender = mine->receiving ? mine->peer : me->rank;
     pthread_mutex_lock(&mailbox->lock);
-    op *partner = queue_take(queue_of(mailbox, sender, !mine->receiving), mine->tag, NULL);
+    crl_local_op *partner =
+        crl_local_queue_take(queue_of(mailbox, sender, !mine->receiving), mine->tag, NULL);
     if (partner == NULL) {
         atomic_store(&mine->open, true);
-        queue_append(queue_of(mailbox, sender, mine->receiving), mine);
+        crl_local_queue_append(queue_of(mailbox, sender, mine->receiving), mine);
     }
     pthread_mutex_unlock(&mailbox->lock);
     if (partner != NULL) {
@@ -291,20 +251,22 @@ static crl_status post(crl_endpoint *me, const op *wanted, crl_request *request)
 
 static crl_status local_send(crl_endpoint *me, int peer, int tag, const void *data, size_t bytes,
                              crl_request *request) {
-    const op wanted = {.data = (void *)(uintptr_t)data, .bytes = bytes, .peer = peer, .tag = tag};
+    const crl_local_op wanted = {
+        .data = (void *)(uintptr_t)data, .bytes = bytes, .peer = peer, .tag = tag};
     CRL_TRY(post(me, &wanted, request));
     return CRL_STATUS_OK;
 }
 
 static crl_status local_recv(crl_endpoint *me, int peer, int tag, void *data, size_t bytes,
                              crl_request *request) {
-    const op wanted = {.data = data, .bytes = bytes, .peer = peer, .tag = tag, .receiving = true};
+    const crl_local_op wanted = {
+        .data = data, .bytes = bytes, .peer = peer, .tag = tag, .receiving = true};
     CRL_TRY(post(me, &wanted, request));
     return CRL_STATUS_OK;
 }
 
 static crl_status local_test(crl_endpoint *me, crl_request *request, bool *done) {
-    op *item = request->slot;
+    crl_local_op *item = request->slot;
     /* First this, then the end of the job: a pair that did not fit is closed after the abort. */
     const bool open = atomic_load(&item->open);
     CRL_TRY(attend(me));
@@ -422,7 +384,7 @@ static crl_status run_rank(void *argument) {
     return status;
 }
 
-static void endpoint_init(crl_endpoint *endpoint, job *job, int rank, queue *queues) {
+static void endpoint_init(crl_endpoint *endpoint, job *job, int rank, crl_local_queue *queues) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -466,7 +428,7 @@ static crl_status local_launch(int ranks, crl_rank_fn run, void *argument) {
                         MOST_RANKS);
     }
     job *job = NULL;
-    queue *queues = NULL;
+    crl_local_queue *queues = NULL;
     rank_start *start = NULL;
     int made = 0;
     crl_status status;

@@ -140,16 +140,6 @@ static crl_status nccl_advance(crl_wire *w, crl_parcel *parcel) {
     return advance_on(w, parcel->way, parcel);
 }
 
-/* Is a message before this one on the same channel not even begun? */
-static bool has_held(const crl_wire *w, const crl_nccl_channel *c) {
-    for (const crl_parcel *p = w->base.first; p; p = p->next) {
-        if (p->state == CRL_PARCEL_MOVING && p->way == c) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static crl_status nccl_start(crl_wire *w, crl_parcel *parcel) {
     crl_nccl_channel *c = channel_of(w, parcel);
     if (!c) {
@@ -161,7 +151,7 @@ static crl_status nccl_start(crl_wire *w, crl_parcel *parcel) {
         parcel->state = CRL_PARCEL_QUEUED; /* both ends know that there is nothing */
         return CRL_STATUS_OK;
     }
-    return has_held(w, c) ? CRL_STATUS_OK : advance_on(w, c, parcel);
+    return advance_on(w, c, parcel); /* one that is held keeps the line owned */
 }
 
 static const crl_parcel_ops nccl_ops = {.start = nccl_start, .advance = nccl_advance};

@@ -33,8 +33,8 @@ void nccl_on_cpu::push(cudaStream_t stream, const std::string &, const std::vect
                        const std::vector<Range> &, std::function<bool()> pass) {
     late_device::get().push_gate(stream, std::move(pass));
 }
-void nccl_on_cpu::locked(const std::function<void()> &change) {
-    late_device::get().locked(change);
+std::shared_ptr<void> nccl_on_cpu::hold() {
+    return late_device::get().hold();
 }
 bool nccl_on_cpu::fails(const char *) {
     return failing > 0 && --failing == 0;

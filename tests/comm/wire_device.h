@@ -77,11 +77,8 @@ class late_device {
         const std::lock_guard<std::mutex> lock(mutex_);
         stream->queue.push_back({nullptr, nullptr, nullptr, 0, std::move(gate)});
     }
-    /* Gates that were closed may have opened: nothing else happens to queues meanwhile. */
-    void locked(const std::function<void()> &change) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        change();
-    }
+    /* While it lives nothing happens to queues. */
+    std::shared_ptr<void> hold() { return std::make_shared<std::unique_lock<std::mutex>>(mutex_); }
 
     crl_status alloc(void *out, size_t bytes) {
         char *memory = nullptr;

@@ -48,9 +48,15 @@ struct Launch {
     bool reached = false;
 };
 
-std::mutex state; // of all below and of cliques; never held while `push` or `locked` is called
+std::mutex state; // of all below and of cliques; the machine is held before it, never after
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 int ids, comms;
+
+// What the library's calls take; streams that come to an operation hold the machine already.
+struct Lock {
+    std::shared_ptr<void> machine = hold();
+    std::lock_guard<std::mutex> own{state};
+};
 
 } // namespace
 } // namespace nccl_on_cpu
@@ -188,7 +194,7 @@ bool usable(ncclComm_t comm, const char *call) {
 
 // All operations of a group: a launch on each stream.
 ncclResult_t close_group() {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     ncclResult_t result = ncclInProgress;
     std::map<ncclComm_t, std::shared_ptr<Launch>> launches;
     for (const auto &[comm, stream, operation] : group.operations) {
@@ -244,7 +250,7 @@ size_t size_of(ncclDataType_t type) {
 } // namespace
 
 int live_comms() {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     return comms;
 }
 
@@ -256,7 +262,7 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "id %d", ids++);
     return fails("ncclGetUniqueId") ? ncclSystemError : ncclSuccess;
@@ -264,7 +270,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     std::shared_ptr<Clique> &clique = cliques[id.internal];
     if (!clique) {
         clique = std::make_shared<Clique>();
@@ -287,7 +293,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
     std::vector<std::pair<cudaStream_t, std::shared_ptr<Launch>>> go;
     {
-        const std::lock_guard<std::mutex> lock(state);
+        const Lock lock;
         *result = comm->failed ? ncclSystemError : ncclSuccess;
         if (comm->failed)
             return ncclSuccess;
@@ -315,7 +321,7 @@ static bool is_through(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     if (!usable(comm, "ncclCommFinalize"))
         return ncclInvalidUsage;
     comm->finalized = true;
@@ -324,7 +330,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    const std::lock_guard<std::mutex> lock(state);
+    const Lock lock;
     if (!comm->finalized || comm->looks > 0)
         report("ncclCommDestroy before the end of ncclCommFinalize");
     if (!is_through(comm))
@@ -335,17 +341,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    locked([comm] {
-        const std::lock_guard<std::mutex> lock(state);
-        *comm->aborted = true;
-        for (const auto &weak : comm->launched) {
-            const auto launch = weak.lock();
-            for (size_t i = 0; launch && i < launch->meetings.size(); i++)
-                launch->meetings[i]->broken = true;
-        }
-        comms--;
-        delete comm;
-    });
+    const Lock lock;
+    *comm->aborted = true;
+    for (const auto &weak : comm->launched) {
+        const auto launch = weak.lock();
+        for (size_t i = 0; launch && i < launch->meetings.size(); i++)
+            launch->meetings[i]->broken = true;
+    }
+    comms--;
+    delete comm;
     return ncclSuccess;
 }
 
@@ -360,7 +364,7 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
     if (group.depth == 0) {
-        const std::lock_guard<std::mutex> lock(state);
+        const Lock lock;
         report("ncclGroupEnd without ncclGroupStart");
         return ncclInvalidUsage;
     }

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ struct Range {
 // from when the stream has come to it, while no other work runs. The ranges are what it touches.
 void push(cudaStream_t stream, const std::string &name, const std::vector<Range> &reads,
           const std::vector<Range> &writes, std::function<bool()> pass);
-// Runs `change` while no stream moves.
-void locked(const std::function<void()> &change);
+// While it lives no stream moves.
+std::shared_ptr<void> hold();
 // Counts a call, and is true when it is the one that has to fail.
 bool fails(const char *call);
 // A misuse, or sizes and orders that do not fit.

@@ -18,9 +18,9 @@ void push(cudaStream_t stream, const std::string &name, const std::vector<Range>
         stream, name, ranges_of(reads), ranges_of(writes), [] {}, std::move(pass));
 }
 
-void locked(const std::function<void()> &change) {
-    const auto lock = cuda_on_cpu::hold();
-    change();
+std::shared_ptr<void> hold() {
+    using Lock = std::unique_lock<std::recursive_mutex>;
+    return std::make_shared<Lock>(cuda_on_cpu::hold());
 }
 
 bool fails(const char *call) {

@@ -56,6 +56,16 @@ int crl_stage_last_consumer(const stage_builder *b, const crl_value *v) {
     return last;
 }
 
+bool crl_stage_in_place(const stage_builder *b, int value) {
+    const crl_value *v = &b->graph->value[value];
+    const crl_layer_spec *producer = &b->graph->node[v->producer].spec;
+    const bool reads_output =
+        (producer->input_needs_outputs | producer->weight_needs_outputs) >> v->output & 1u;
+    return b->training && v->has_gradient && v->consumers == 1 && !reads_output &&
+           b->edge_in[value] < 0 && b->edge_out[value] < 0 && stage_has(b, v->producer) &&
+           (b->graph->node[v->consumer[0].node].layer->in_place >> v->consumer[0].slot & 1u);
+}
+
 /* Does backward make the results of the node again, instead of reading forward's? */
 static bool is_made_again(const stage_builder *b, int node) {
     return stage_has(b, node) && b->layout->recompute->again[node];
@@ -63,7 +73,9 @@ static bool is_made_again(const stage_builder *b, int node) {
 
 /* Which phases of this stage's backward read what forward has made: bits I and W. */
 static unsigned phases_reading_value(const stage_builder *b, int value) {
-    const unsigned reads = b->layout->recompute->reads[value];
+    const bool held = b->split && crl_stage_in_place(b, value); /* as the gradient, until W */
+    const unsigned reads =
+        b->layout->recompute->reads[value] | (held ? (unsigned)CRL_READ_BY_WEIGHT : 0u);
     if (!b->training || is_made_again(b, b->graph->value[value].producer)) {
         return 0;
     }

@@ -11,6 +11,8 @@
  *   held gradient  output gradients of parameter nodes                I .... W    (split backward)
  *   boundary       one per value that crosses a cut, and one per gradient: RECV .. last use
  *
+ * The gradient of a value may take the value's place (crl_layer.in_place); it has no other then.
+ *
  * What backward makes again has two places: forward's, in the workspace of that action, and
  * backward's, in the workspace of that one or in again-weight.
  */

@@ -52,7 +52,9 @@ static int last_read(const stage_builder *b, const crl_value *v) {
         last = layout->recompute->again[use.node] && again_at > last ? again_at : last;
         last = back && back_at > last ? back_at : last;
     }
-    return (producer->input_needs_outputs | producer->weight_needs_outputs) >> v->output & 1u
+    const bool needed =
+        (producer->input_needs_outputs | producer->weight_needs_outputs) >> v->output & 1u;
+    return needed || crl_stage_in_place(b, (int)(v - b->graph->value))
                ? b->back_at[v->producer - layout->first]
                : last;
 }
@@ -73,7 +75,8 @@ static crl_status place_results_again(stage_builder *b, int n) {
     const int at = n - layout->first;
     for (int o = 0; o < node->spec.outputs; o++) {
         const crl_value *v = &b->graph->value[node->output[o]];
-        const bool by_weight = layout->recompute->reads[node->output[o]] & CRL_READ_BY_WEIGHT;
+        const bool by_weight = layout->recompute->reads[node->output[o]] & CRL_READ_BY_WEIGHT ||
+                               crl_stage_in_place(b, node->output[o]);
         CRL_TRY(place_again(b, &layout->backward_value[node->output[o]], v->bytes, by_weight,
                             b->again_at[at], last_read(b, v)));
     }
@@ -91,8 +94,8 @@ static crl_status place_results_again(stage_builder *b, int n) {
 static crl_status place_gradient(stage_builder *b, int value) {
     const crl_value *v = &b->graph->value[value];
     crl_place *place = &b->layout->gradient[value];
-    if (!v->has_gradient) {
-        return CRL_STATUS_OK;
+    if (!v->has_gradient || crl_stage_in_place(b, value)) {
+        return CRL_STATUS_OK; /* see take_places */
     }
     const bool produced = stage_has(b, v->producer);
     const bool held = produced && b->split && b->graph->node[v->producer].spec.params > 0;
@@ -114,6 +117,14 @@ static crl_status place_gradient(stage_builder *b, int value) {
                        b->back_at[crl_stage_last_consumer(b, v) - b->layout->first],
                        b->back_at[v->producer - b->layout->first]);
     return CRL_STATUS_OK;
+}
+
+static void take_places(stage_builder *b) {
+    for (int v = 0; v < b->graph->values; v++) {
+        if (crl_stage_in_place(b, v)) {
+            b->layout->gradient[v] = b->layout->backward_value[v];
+        }
+    }
 }
 
 /* The order of additions: what later stages sent, then this stage's consumers from the last node to
@@ -156,6 +167,7 @@ crl_status crl_stage_lay_backward(stage_builder *b) {
         CRL_TRY(place_gradient(b, v));
     }
     CRL_TRY(crl_stage_plan_workspace(b, &layout->backward_bytes));
+    take_places(b);
     mark_accumulation(b);
     return CRL_STATUS_OK;
 }

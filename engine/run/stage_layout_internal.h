@@ -31,6 +31,9 @@ static inline bool stage_has(const stage_builder *b, int node) {
     return node >= b->layout->first && node < b->layout->last;
 }
 
+/* Does the gradient of the value take the value's place? Where its only reader allows it and nobody
+ * else needs it afterwards: so there is one (N,V) array of logits, not two. */
+bool crl_stage_in_place(const stage_builder *b, int value);
 /* The last node of the stage that reads the value, or -1. */
 int crl_stage_last_consumer(const stage_builder *b, const crl_value *v);
 /* A new block. NOMEM. */

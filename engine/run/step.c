@@ -7,6 +7,8 @@
 #include "engine/base/thread.h"
 #include "engine/run/update.h"
 
+enum { REASON_CHANNEL = 4 }; /* of a group of all ranks */
+
 /* Skipped steps are none to the optimizer. `factor`: of the gradient, without the loss scale. */
 static crl_status update(const crl_stepper *s, double factor, bool keep) {
     const crl_update how = {s->report.step - s->scale.skipped, s->report.learning_rate,
@@ -20,7 +22,18 @@ static void tell(const crl_stepper *s) {
     }
 }
 
+/* Collective: all ranks. A number is not finite. Where a kernel met an index outside its table,
+ * which its device only tells when asked, that is the reason, and its rank's failure everybody's.
+ */
+static crl_status find_reason(const crl_stepper *s) {
+    const crl_rank *r = s->rank;
+    const crl_group world = {r->comm, NULL, r->comm->ranks, r->comm->rank, REASON_CHANNEL};
+    CRL_TRY(crl_device_stream_wait(r->backend->device, r->stream));
+    return crl_barrier(&world);
+}
+
 static crl_status not_finite(const crl_stepper *s, const char *what, double value) {
+    CRL_TRY(find_reason(s));
     return CRL_FAIL(INVALID, "step %lld: %s is %g, expected a finite number",
                     (long long)s->report.step, what, value);
 }
@@ -57,6 +70,9 @@ static crl_status take_norms(crl_stepper *s, double *out_factor, bool *out_finit
     *out_finite = isfinite(norm) && isfinite(s->report.loss);
     if (!*out_finite && !crl_loss_scale_chooses(&s->scale)) {
         return not_finite(s, "gradient norm", norm);
+    }
+    if (!*out_finite) {
+        CRL_TRY(find_reason(s));
     }
     if (crl_loss_scale_step(&s->scale, *out_finite)) {
         return CRL_FAIL(INVALID, "step %lld: %s", (long long)s->report.step, crl_error_message());

@@ -31,10 +31,16 @@ template <typename T> void add_argument(Launch &launch, const T &value) {
         const bool is_read = std::is_const_v<std::remove_pointer_t<T>>;
         (is_read ? launch.reads : launch.writes).push_back((const void *)value);
     } else if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T>) {
+#if __has_builtin(__builtin_clear_padding) // else what lies between members may look like pointers
         const size_t count = sizeof value / sizeof(uint64_t), before = launch.words.size();
+        T clean = value;
+        __builtin_clear_padding(&clean);
         launch.words.resize(before + count);
         if (count > 0)
-            memcpy(&launch.words[before], &value, count * sizeof(uint64_t));
+            memcpy(&launch.words[before], &clean, count * sizeof(uint64_t));
+#else
+        (void)launch, (void)value;
+#endif
     } else {
         (void)launch, (void)value;
     }

@@ -4,6 +4,7 @@
 // is kept for a while, spoiled, so that its next use is found.
 #include <cuda_runtime.h>
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include <deque>
@@ -29,6 +30,9 @@ size_t whole(size_t bytes) {
 }
 
 cudaError_t allocate(void **out, size_t bytes, int device) {
+    // Libraries' workspaces come and go by the thousand: their pages stay with the process.
+    static const int kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) + mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    (void)kept;
     *out = nullptr;
     if (bytes == 0 || bytes > kDeviceBytes - used_bytes)
         return bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;

@@ -114,6 +114,12 @@ TEST_P(LayersConformance, PrepareSurvivesEveryFailedAllocation) {
     const Stream stream;
     const crl_layer_env env = {Stream::device(), crl_backend_kernels(backend(), GetParam().compute),
                                stream.get(), true};
+    void *first = nullptr;
+    size_t first_bytes[CRL_PHASES];
+    ASSERT_EQ(layer.prepare(&inferred_->spec, &env, &first, first_bytes), CRL_STATUS_OK);
+    if (layer.release != nullptr) {
+        layer.release(first); /* handles of libraries stay with the stream from here on */
+    }
     crl_alloc_watch watch{};
     crl_alloc_watch *before = crl_alloc_attach(&watch);
     crl_status status = CRL_STATUS_NOMEM;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/kernels/kernels.h"
 #include "tests/layers/half.h"
 
@@ -58,17 +60,20 @@ class Guarded {
 
     template <typename T = void> T *data() { return reinterpret_cast<T *>(memory_ + kZone); }
     size_t bytes() const { return bytes_; }
+    /* Of a library's workspace, which may be megabytes, the beginning and the zones. */
     void Poison() {
-        const std::vector<uint8_t> image = Pattern(bytes_ + 2 * kZone);
-        stream_.Copy(memory_, image.data(), image.size());
+        const size_t filled = std::min(bytes_, kMostFilled) + 2 * kZone;
+        const std::vector<uint8_t> image = Pattern(filled);
+        stream_.Copy(memory_, image.data(), filled - kZone);
+        stream_.Copy(memory_ + kZone + bytes_, &image[Phase()], kZone);
     }
     bool GuardsIntact() const {
-        std::vector<uint8_t> image(bytes_ + 2 * kZone);
-        stream_.Copy(image.data(), memory_, image.size());
-        const std::vector<uint8_t> clean = Pattern(image.size());
-        const size_t end = kZone + bytes_;
-        return std::memcmp(image.data(), clean.data(), kZone) == 0 &&
-               std::memcmp(&image[end], &clean[end], kZone) == 0;
+        std::vector<uint8_t> before(kZone), behind(kZone);
+        stream_.Copy(before.data(), memory_, kZone);
+        stream_.Copy(behind.data(), memory_ + kZone + bytes_, kZone);
+        const std::vector<uint8_t> clean = Pattern(2 * kZone);
+        return std::memcmp(before.data(), clean.data(), kZone) == 0 &&
+               std::memcmp(behind.data(), &clean[Phase()], kZone) == 0;
     }
     bool FullyWritten() const {
         const std::vector<uint8_t> image = Raw(), clean = Pattern(bytes_);
@@ -97,6 +102,8 @@ class Guarded {
 
   private:
     static constexpr size_t kZone = 256; /* keeps the device's alignment */
+    static constexpr size_t kMostFilled = 1 << 20;
+    size_t Phase() const { return bytes_ % 2; } /* of the pattern behind the memory */
     static std::vector<uint8_t> Pattern(size_t bytes) {
         std::vector<uint8_t> out(bytes, 0x7f);
         for (size_t i = 0; i < bytes; i += 2) {

@@ -7,30 +7,13 @@
 #   <name>.cu.ptxas  what the assembler says of registers and spills, read by a test
 # The runtime looks for a driver at its first call, and cuBLASLt, cuDNN and NCCL are opened at theirs
 # (engine/device/cuda_library.h), so programs start and compute on the CPU without any of them.
-set(CRL_WITH_CUDA AUTO CACHE STRING "CUDA backend: AUTO (not under sanitizers), ON or OFF")
 set(CRL_WITH_HWLOC AUTO CACHE STRING "threads kept near their GPU, through hwloc: AUTO, ON or OFF")
 set(CRL_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for; PTX of the last one goes along")
 
 set(CRL_CUDA_TARGET "")
-if(CRL_WITH_CUDA STREQUAL "OFF" OR (CRL_WITH_CUDA STREQUAL "AUTO" AND CRL_SANITIZE))
+if(NOT TARGET crl_cuda_library)
     return()
 endif()
-find_program(CRL_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
-if(CRL_NVCC)
-    file(REAL_PATH ${CRL_NVCC} nvcc)
-    cmake_path(GET nvcc PARENT_PATH bin)
-    cmake_path(GET bin PARENT_PATH toolkit)
-    find_library(CRL_CUDART cudart_static HINTS ${toolkit} PATH_SUFFIXES lib64 lib)
-    find_path(CRL_CUDA_INCLUDE cuda_runtime.h HINTS ${toolkit}/include)
-    find_path(CRL_CUBLASLT_INCLUDE cublasLt.h HINTS ${toolkit}/include)
-endif()
-if(NOT CRL_NVCC OR NOT CRL_CUDART OR NOT CRL_CUDA_INCLUDE OR NOT CRL_CUBLASLT_INCLUDE)
-    if(CRL_WITH_CUDA STREQUAL "ON")
-        message(FATAL_ERROR "CRL_WITH_CUDA=ON, but no nvcc with a static runtime and cublasLt.h was found")
-    endif()
-    return()
-endif()
-
 message(STATUS "CUDA: ${CRL_NVCC}, for ${CRL_CUDA_ARCHITECTURES}")
 
 set(architectures "")
@@ -77,17 +60,16 @@ else()
     list(FILTER sources EXCLUDE REGEX "/cuda_near_hwloc\\.c$")
     set(near "")
 endif()
+list(FILTER sources EXCLUDE REGEX "/cuda_library\\.c$")
 add_library(crl_cuda_host OBJECT ${sources})
 target_link_libraries(crl_cuda_host PRIVATE crl_flags ${near})
 target_include_directories(crl_cuda_host SYSTEM PRIVATE ${CRL_CUDA_INCLUDE} ${CRL_CUBLASLT_INCLUDE})
-# Looked into after the loader's own folders.
-target_compile_definitions(crl_cuda_host PRIVATE CRL_CUDA_LIBRARY_FOLDER="${toolkit}/lib64")
 
 set(CRL_CUDA_TARGET crl_cuda)
 add_library(crl_cuda STATIC ${objects} $<TARGET_OBJECTS:crl_cuda_host>)
 set_target_properties(crl_cuda PROPERTIES LINKER_LANGUAGE CXX)
 set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-set(runtime ${CRL_CUDART} ${near} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
+set(runtime crl_cuda_library ${CRL_CUDART} ${near} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
 target_link_libraries(crl_cuda INTERFACE crl_kernels ${runtime})
 
 target_sources(carole_library PRIVATE ${objects} $<TARGET_OBJECTS:crl_cuda_host>)

@@ -2,7 +2,7 @@
 # What can be chosen at configure time, and the warnings everything is compiled with.
 set(CRL_WITH_MPI AUTO CACHE STRING "Open MPI transport: AUTO, ON or OFF")
 set(CRL_WITH_DNNL AUTO CACHE STRING "oneDNN for the CPU's products: AUTO, ON or OFF")
-set(CRL_WITH_NCCL AUTO CACHE STRING "NCCL between GPUs: AUTO (not under sanitizers), ON or OFF")
+set(CRL_WITH_NCCL AUTO CACHE STRING "NCCL between GPUs: AUTO (where CUDA is), ON or OFF")
 set(CRL_SANITIZE "" CACHE STRING "sanitizers, e.g. address,undefined or thread")
 option(CRL_WERROR "warnings are errors" ON)
 

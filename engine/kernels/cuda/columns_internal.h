@@ -7,7 +7,7 @@
  *     chunk  thread y adds rows y, y+8, ... in float; the 8 sums are added in order, in double
  *     total  the chunks are added in order, in double
  *
- *     columns: grid (ceil(C/(32 kWidth)), ceil(N/128)) · block (32,8), kWidth columns a thread;
+ *     columns: grid ceil(C/(32 kWidth))·ceil(N/128) · block (32,8), kWidth columns a thread;
  *     total: grid ceil(kSums·C/256) · 256
  *     bytes: the matrix once, 16·kSums·C per chunk for the partial sums
  *
@@ -30,8 +30,9 @@ static __global__ void __launch_bounds__(CRL_CUDA_WARP *CRL_CUDA_CHUNK_Y)
     columns_kernel(F f, int64_t n, int64_t c, bool vector, double *partial) {
     constexpr int V = F::kWidth, COLUMNS = CRL_CUDA_WARP * V;
     CRL_SHARED(float, part, F::kSums *CRL_CUDA_CHUNK_Y *COLUMNS);
-    const int64_t column = (int64_t)blockIdx.x * COLUMNS + threadIdx.x * V;
-    const int64_t first = (int64_t)blockIdx.y * CRL_CUDA_CHUNK;
+    const unsigned tiles = (unsigned)((c + COLUMNS - 1) / COLUMNS), chunk = blockIdx.x / tiles;
+    const int64_t column = (int64_t)(blockIdx.x % tiles) * COLUMNS + threadIdx.x * V;
+    const int64_t first = (int64_t)chunk * CRL_CUDA_CHUNK;
     const int64_t end = crl_cuda_min(first + CRL_CUDA_CHUNK, n);
     float sum[F::kSums][V] = {{0}};
     if (column < c) {
@@ -56,7 +57,7 @@ static __global__ void __launch_bounds__(CRL_CUDA_WARP *CRL_CUDA_CHUNK_Y)
         for (int y = 0; y < CRL_CUDA_CHUNK_Y; y++)
             total +=
                 (double)part[((s * CRL_CUDA_CHUNK_Y + y) * V + k) * CRL_CUDA_WARP + threadIdx.x];
-        partial[((int64_t)blockIdx.y * F::kSums + s) * c + column + k] = total;
+        partial[((int64_t)chunk * F::kSums + s) * c + column + k] = total;
     }
 }
 
@@ -84,11 +85,10 @@ static crl_status crl_cuda_columns(crl_stream *stream, const F &f, bool vector, 
     double *const partial = static_cast<double *>(scratch);
     const int64_t chunks = crl_cuda_ceil_div(n, CRL_CUDA_CHUNK);
     if (chunks > 0) {
-        const dim3 grid(
-            crl_cuda_grid(crl_cuda_ceil_div(c, CRL_CUDA_WARP * F::kWidth), CRL_CUDA_GRID_X),
-            crl_cuda_grid(chunks, CRL_CUDA_GRID_Y));
-        CRL_LAUNCH(columns_kernel<F>, grid, dim3(CRL_CUDA_WARP, CRL_CUDA_CHUNK_Y), 0,
-                   stream->handle, f, n, c, vector, partial);
+        const int64_t tiles = crl_cuda_ceil_div(c, CRL_CUDA_WARP * F::kWidth);
+        CRL_LAUNCH(columns_kernel<F>, crl_cuda_grid(tiles * chunks, CRL_CUDA_GRID_X),
+                   dim3(CRL_CUDA_WARP, CRL_CUDA_CHUNK_Y), 0, stream->handle, f, n, c, vector,
+                   partial);
     }
     const int64_t blocks = crl_cuda_ceil_div(F::kSums * c, CRL_CUDA_THREADS);
     CRL_LAUNCH(columns_total_kernel, crl_cuda_grid(blocks, CRL_CUDA_GRID_X), CRL_CUDA_THREADS, 0,

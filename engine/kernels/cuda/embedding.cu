@@ -7,10 +7,10 @@
  *
  *     forward         grid N = B·T · block up to 256 · per element of y 2 reads, 1 written, 1 flop
  *                     (1, 1 and 0 without positions)
- *     token backward  grid (N, ceil(C/(256 width))) · block 256 · an element of dy and 8
- * bytes per row touched · 1 flop; every block looks through the N tokens before and after its own
- * (N²/2 reads from cache); a token that fills the batch makes one block long position        grid
- * (T, ceil(C/(256 width))) · block up to 256 · an element of dy · 1 flop
+ *     token backward  grid (N, ceil(C/(256 width))) · block 256 · an element of dy, 8 bytes per row
+ *                     touched, 1 flop; blocks look through all tokens: N²/2 reads from cache; a
+ *                     token that fills the batch makes one block long
+ *     position        grid (T, ceil(C/(256 width))) · block 256 · an element of dy, 1 flop
  */
 #include "engine/kernels/cuda/device_internal.h"
 #include "engine/kernels/cuda/stream_internal.h"

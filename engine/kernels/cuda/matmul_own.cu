@@ -3,7 +3,7 @@
  * Products that cuBLASLt refuses (a row or a column alone, in some types), and sums of a matrix's
  * rows. For any size, in the order of k, in float; not meant to be fast: no tensor cores.
  *
- *     product   grid (ceil(N/32), ceil(M/32)) · block (32,8), a thread has 4 rows of a column
+ *     product   grid ceil(N/32)·ceil(M/32) · block (32,8), a thread has 4 rows of a column
  *     row sums  grid M · block 256
  *     bytes: A and B once per 32 columns and rows, y once (twice adding) · flops 2 M N K
  */
@@ -42,7 +42,9 @@ __global__ void __launch_bounds__(TILE *ROWS)
     product_kernel(Matrix<T> a, Matrix<T> b, const T *bias, Y *y, bool accumulate) {
     CRL_SHARED(float, at, TILE *(TILE + 1));
     CRL_SHARED(float, bt, TILE *(TILE + 1));
-    const int64_t row = (int64_t)blockIdx.y * TILE, column = (int64_t)blockIdx.x * TILE;
+    const unsigned tiles = (unsigned)((b.columns + TILE - 1) / TILE);
+    const int64_t row = (int64_t)(blockIdx.x / tiles) * TILE;
+    const int64_t column = (int64_t)(blockIdx.x % tiles) * TILE;
     float sum[EACH] = {0};
     for (int64_t k = 0; k < a.columns; k += TILE) {
         __syncthreads(); /* whoever still reads the tiles before */
@@ -88,11 +90,10 @@ crl_status product(crl_stream *stream, const crl_matmul_config *config,
                          config->a_transposed};
     const Matrix<T> b = {static_cast<const T *>(call->b), config->k, config->n,
                          config->b_transposed};
-    const dim3 grid(crl_cuda_grid(crl_cuda_ceil_div(config->n, TILE), CRL_CUDA_GRID_X),
-                    crl_cuda_grid(crl_cuda_ceil_div(config->m, TILE), CRL_CUDA_GRID_Y));
+    const int64_t tiles = crl_cuda_ceil_div(config->n, TILE) * crl_cuda_ceil_div(config->m, TILE);
     const T *const bias = config->bias ? static_cast<const T *>(call->bias) : nullptr;
-    CRL_LAUNCH((product_kernel<T, Y>), grid, dim3(TILE, ROWS), 0, stream->handle, a, b, bias,
-               static_cast<Y *>(call->y), call->accumulate);
+    CRL_LAUNCH((product_kernel<T, Y>), crl_cuda_grid(tiles, CRL_CUDA_GRID_X), dim3(TILE, ROWS), 0,
+               stream->handle, a, b, bias, static_cast<Y *>(call->y), call->accumulate);
     return crl_cuda_launched("product");
 }
 

@@ -5,8 +5,9 @@
  * more; block sums in order), and the square of a float is exact in double: a gradient's norm has
  * the same bits on both devices.
  *
- *     squares  grid ceil(n / 65536) · block 256: 16 threads per block of elements (f32; half of
- * both in 16 bits), no shared memory total    grid 1 · block 256: one thread adds, the others fetch
+ *     squares  grid ceil(n / 65536) · block 256: 16 threads per block of elements, no shared memory
+ *              (16 bits: ceil(n / 131072), 8 threads)
+ *     total    grid 1 · block 256: one thread adds, the others fetch
  *     bytes 4 per element (an element and 4 with a target) · flops 2 in double (3)
  */
 #include "engine/kernels/cuda/columns_internal.h"

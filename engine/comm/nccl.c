@@ -156,15 +156,22 @@ static crl_status nccl_start(crl_wire *w, crl_parcel *parcel) {
 
 static const crl_parcel_ops nccl_ops = {.start = nccl_start, .advance = nccl_advance};
 
+/* In one group: ending a communicator waits for its kernels, and those may stand behind a kernel of
+ * another one. In a group all are told to end before any is waited for. */
 static void nccl_abort(crl_wire *w) {
     if (w->base.over) {
         return;
     }
     w->base.over = true;
+    if (!w->nccl.group_start) { /* the library was not opened */
+        return;
+    }
+    (void)w->nccl.group_start();
     for (int c = 0; c < w->channels; c++) {
         crl_nccl_disconnect(w, &w->channel[c].line, true);
     }
     crl_nccl_teams_end(w, true);
+    (void)w->nccl.group_end();
 }
 
 /* All ranks have posted all messages once all are here: what is queued comes to an end. */

@@ -33,6 +33,7 @@ crl_status crl_wire_find(const crl_wire_kind **out, const char *name,
     }
     crl_status status = CRL_STATUS_UNSUPPORTED;
     for (int i = 0; crl_wires[i] && status == CRL_STATUS_UNSUPPORTED; i++) {
+        crl_error_clear(); /* why the one before is not usable */
         kind = crl_wires[i];
         status = kind->usable(config);
     }

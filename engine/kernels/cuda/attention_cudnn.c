@@ -163,7 +163,10 @@ crl_status crl_attention_cudnn_create(crl_attention_cudnn **out, const crl_atten
     if (!crl_attention_graph_takes(shape))
         return CRL_STATUS_OK;
     const crl_status status = create(out, shape, stream);
-    return status == CRL_STATUS_UNSUPPORTED ? CRL_STATUS_OK : status;
+    if (status != CRL_STATUS_UNSUPPORTED)
+        return status;
+    crl_error_clear();
+    return CRL_STATUS_OK;
 }
 
 void crl_attention_cudnn_destroy(crl_attention_cudnn *attention) {

@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-typedef struct crl_stream crl_stream; /* an ordered queue of work; NULL on the CPU */
-typedef struct crl_event crl_event;   /* a point in a stream; NULL on the CPU */
+typedef struct crl_stream crl_stream;       /* an ordered queue of work; NULL on the CPU */
+typedef struct crl_event crl_event;         /* a point in a stream; NULL on the CPU */
 typedef struct crl_recording crl_recording; /* work to be queued again and again */
 
 typedef struct crl_device {
@@ -51,6 +51,7 @@ typedef struct crl_device {
     /* Products prepared on the stream from now on may round f32 inputs to 10 bits, or not. */
     void (*allow_tf32)(crl_stream *stream, bool allow);
     crl_status (*event_create)(crl_event **out);
+    /* Whatever waits for its last record still does. */
     void (*event_destroy)(crl_event *event);
     /* The event is now the end of what the stream has been given so far. */
     crl_status (*event_record)(crl_event *event, crl_stream *stream);
@@ -70,9 +71,11 @@ extern const crl_device crl_device_cpu;
 extern const crl_device crl_device_cuda; /* only when built with CUDA */
 
 /*
- * What every caller uses: the entry, or what stands for it on a device without streams. Calls of
- * one rank's streams and events come from its thread alone. All may fail with DEVICE, those that
- * create or allocate with NOMEM.
+ * What every caller uses: the entry, or what stands for it on a device without streams. A rank's
+ * streams are used, and its events recorded, by its thread alone. Other ranks of the process may
+ * follow and query an event whose record they have been told of, and its owner records it anew only
+ * when they have said that they are through; whoever comes last may destroy it, with work that
+ * waits for it still queued. All may fail with DEVICE, those that create or allocate with NOMEM.
  */
 CRL_NODISCARD crl_status crl_device_choose(const crl_device *device, int index, int count);
 CRL_NODISCARD crl_status crl_device_alloc(const crl_device *device, void *out, size_t bytes);

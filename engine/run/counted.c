@@ -2,7 +2,7 @@
 /*
  * Counting a graph. Traffic of sums and updates: adding reads two arrays and writes one; the norm
  * reads the gradient once more; an update reads weights, gradients and states and writes weights
- * and states.
+ * and states, and weights in 16 bits where layers compute in them.
  */
 #include "engine/run/counted.h"
 
@@ -10,6 +10,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/ir/recompute.h"
+#include "engine/run/params.h"
 
 static const crl_machine nominal = {.name = "nominal CPU core",
                                     .nodes = 1,
@@ -96,14 +97,17 @@ static crl_status name_unit(counting *c, int n) {
 
 static void count_parameters(const counting *c, int n, crl_profile_unit *u) {
     const crl_node *node = &c->graph->node[n];
+    double elements = 0;
     for (int p = 0; p < node->spec.params; p++) {
-        u->parameter_bytes += (double)c->graph->param[node->param[p]].elements * sizeof(float);
+        elements += (double)c->graph->param[node->param[p]].elements;
     }
-    if (u->parameter_bytes > 0) {
-        u->state_bytes = u->parameter_bytes * (2 + c->states);
+    if (elements > 0) {
+        const double rounded = elements * (double)crl_params_rounded_each(node->spec.compute);
+        u->parameter_bytes = elements * sizeof(float);
+        u->state_bytes = u->parameter_bytes * (2 + c->states) + rounded;
         u->add_s = crl_machine_traffic_s(c->machine, 3 * u->parameter_bytes);
-        u->update_s =
-            crl_machine_traffic_s(c->machine, (1 + 3 + 2 * c->states) * u->parameter_bytes);
+        u->update_s = crl_machine_traffic_s(c->machine,
+                                            (1 + 3 + 2 * c->states) * u->parameter_bytes + rounded);
     }
 }
 

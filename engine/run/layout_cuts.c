@@ -4,6 +4,7 @@
 #include "engine/base/registry.h"
 #include "engine/ir/recompute.h"
 #include "engine/run/layout_internal.h"
+#include "engine/run/params.h"
 
 /* Every node but the dataset's, which are read where they are used. */
 typedef struct chain {
@@ -34,10 +35,12 @@ static crl_status chain_alloc(chain *c, size_t nodes) {
 double crl_layout_state_bytes(const crl_layout *layout, int n) {
     const crl_graph *graph = layout->graph;
     const int sets = layout->settings->optimizer.validate == CRL_VALIDATE_AFTER ? 2 : 1;
+    const int floats = layout->lane_buffers + sets * (1 + layout->states);
+    const double each = (double)floats * sizeof(float) +
+                        (double)crl_params_rounded_each(crl_settings_compute(layout->settings));
     double bytes = 0;
     for (int p = 0; p < graph->node[n].spec.params; p++) {
-        bytes += (double)graph->param[graph->node[n].param[p]].elements * sizeof(float) *
-                 (layout->lane_buffers + sets * (1 + layout->states));
+        bytes += each * (double)graph->param[graph->node[n].param[p]].elements;
     }
     return bytes;
 }

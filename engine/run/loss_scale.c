@@ -23,6 +23,6 @@ crl_status crl_loss_scale_step(crl_loss_scale *s, bool finite) {
     return s->scale >= 1 ? CRL_STATUS_OK
                          : CRL_FAIL(INVALID,
                                     "gradients overflow with a loss scale of 1, expected finite "
-                                    "ones: %lld steps were skipped",
+                                    "ones; steps skipped: %lld",
                                     (long long)s->skipped);
 }

@@ -7,6 +7,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/rng.h"
+#include "engine/run/memory_plan.h"
 
 enum { ALIGN_ELEMENTS = CRL_ALIGN_BYTES / sizeof(float) };
 
@@ -102,10 +103,13 @@ size_t crl_params_weights_bytes(const crl_params *params) {
     return (size_t)params->weight_elements * sizeof(float);
 }
 
+size_t crl_params_rounded_each(crl_dtype compute) {
+    return compute == CRL_DTYPE_F32 ? 0 : crl_dtype_bytes(compute);
+}
+
 size_t crl_params_rounded_bytes(const crl_params *params) {
-    return params->compute == CRL_DTYPE_F32
-               ? 0
-               : (size_t)params->weight_elements * crl_dtype_bytes(params->compute);
+    return crl_memory_round((size_t)params->weight_elements *
+                            crl_params_rounded_each(params->compute));
 }
 
 size_t crl_params_gradients_bytes(const crl_params *params) {

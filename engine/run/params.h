@@ -60,7 +60,9 @@ CRL_NODISCARD crl_status crl_params_create(crl_params **out, const crl_params_co
 void crl_params_destroy(crl_params *params);
 /* Of the weights. */
 size_t crl_params_weights_bytes(const crl_params *params);
-/* Of the weights rounded to the compute type; 0 when that is f32. */
+/* Bytes of the rounded copy of one weight; 0 when layers compute in f32 and there is none. */
+size_t crl_params_rounded_each(crl_dtype compute);
+/* Of the weights rounded to the compute type, up to a multiple of 64: f32 arrays come after. */
 size_t crl_params_rounded_bytes(const crl_params *params);
 /* Of the gradients in all lane buffers. */
 size_t crl_params_gradients_bytes(const crl_params *params);

@@ -118,18 +118,25 @@ TEST(LayoutsCounted, RecomputeTradesBytesForTime) {
 
 // What the profile says is held once is what a rank alone reserves for it. A tied matrix is there
 // once, but has a gradient per use.
-TEST(LayoutsCounted, StateIsWhatARankReserves) {
+void ExpectStateIsReserved(const char *precision, double weight_bytes) {
     const Scratch scratch;
-    const Counted c(job::Gpt(scratch) + job::Sets{{"numerics.lanes", "1"}});
+    const Counted c(job::Gpt(scratch) +
+                    job::Sets{{"numerics.lanes", "1"}, {"numerics.precision", precision}});
     crl_layout *layout = nullptr;
     crl_memory_report report = {};
     ASSERT_EQ(crl_layout_create(&layout, c.settings.get(), crl_builtins(), nullptr), CRL_STATUS_OK);
     ASSERT_EQ(crl_layout_memory(&report, layout, 0), CRL_STATUS_OK);
     crl_layout_destroy(layout);
-    const double tied = 61 * 32 * 4; // weights and two states of the embedding, counted twice
+    const double tied = 61 * 32 * (weight_bytes + 2 * 4); // weights and states, counted twice
     const double reserved =
         double(report.weights_bytes + report.gradients_bytes + report.optimizer_bytes);
-    EXPECT_NEAR(c.Sum(&crl_profile_unit::state_bytes) - 3 * tied, reserved, 0.02 * reserved);
+    EXPECT_NEAR(c.Sum(&crl_profile_unit::state_bytes) - tied, reserved, 0.02 * reserved)
+        << precision;
+}
+
+TEST(LayoutsCounted, StateIsWhatARankReserves) {
+    ExpectStateIsReserved("f32", 4);
+    ExpectStateIsReserved("bf16", 4 + 2);
 }
 
 } // namespace

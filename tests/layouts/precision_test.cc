@@ -9,6 +9,10 @@
 
 #include "tests/layouts/job.h"
 
+extern "C" {
+#include "engine/run/layout_internal.h"
+}
+
 namespace {
 
 using job::Cuts;
@@ -51,6 +55,40 @@ TEST_P(Precision, RecomputingAndLateValidationGiveTheSameBits) {
     EXPECT_EQ(Trained(Base() + Sets{{"parallel.recompute", "full"}}).Bits(), one);
     EXPECT_EQ(Trained(Base() + Width(2, 2) + Sets{{"optimizer.validate", "after"}}).Bits(), one);
     EXPECT_EQ(Trained(Base() + Sets{{"run.threads", "2"}}).Bits(), one);
+}
+
+// Arrays of f32 come after those of 16 bits, and kernels want theirs aligned.
+TEST_P(Precision, PartsOfAReservationAreAligned) {
+    for (const char *hidden : {"[16]", "[48]", "[16, 16]"}) {
+        const job::Settings settings(
+            job::Mlp(scratch_, "x", "y") +
+            Sets{{"numerics.precision", GetParam()}, {"model.hidden", hidden}});
+        crl_layout *layout = nullptr;
+        crl_memory_report report = {};
+        ASSERT_EQ(crl_layout_create(&layout, settings.get(), crl_builtins(), nullptr),
+                  CRL_STATUS_OK)
+            << crl_error_message();
+        ASSERT_EQ(crl_layout_memory(&report, layout, 0), CRL_STATUS_OK);
+        crl_layout_destroy(layout);
+        EXPECT_EQ(report.weights_bytes % 64, 0u) << hidden;
+    }
+}
+
+// The memory limit of a layout counts the rounded weights, as the reservation does.
+TEST_P(Precision, CutsCountRoundedWeights) {
+    double bytes[2];
+    for (int i = 0; i < 2; i++) {
+        const job::Settings settings(i == 0 ? job::Gpt(scratch_) : Base());
+        crl_layout *layout = nullptr;
+        ASSERT_EQ(crl_layout_create(&layout, settings.get(), crl_builtins(), nullptr),
+                  CRL_STATUS_OK);
+        bytes[i] = 0;
+        for (int n = 0; n < layout->graph->nodes; n++) {
+            bytes[i] += crl_layout_state_bytes(layout, n);
+        }
+        crl_layout_destroy(layout);
+    }
+    EXPECT_GT(bytes[1], 1.05 * bytes[0]);
 }
 
 TEST_P(Precision, LossIsNearThatOfF32) {
@@ -233,7 +271,7 @@ TEST_F(LossScale, WhatCannotBeHalvedEndsTheRun) {
     const Outcome outcome = Train(base_ + Sets{{"numerics.loss_scale_initial", "1"}}, &registries_);
     EXPECT_EQ(outcome.status, CRL_STATUS_INVALID);
     EXPECT_EQ(outcome.message, "step 3: gradients overflow with a loss scale of 1, expected finite "
-                               "ones: 1 steps were skipped");
+                               "ones; steps skipped: 1");
 }
 
 TEST_F(LossScale, IsAPowerOfTwo) {

@@ -97,15 +97,16 @@ static crl_status find_gradient(const crl_layer_call *call, void *out) {
         out, crl_infer_rows(x), crl_infer_last(x), call->dy[SUM] != NULL);
 }
 
-/* The gradient is made in a dx that is only written, where there is one, and added to the others:
- * its bits are the same wherever it is made. */
+/* The gradient is made in a dx that is only written, where there is one, and added to the other:
+ * its bits are the same wherever it is made. A sum of one tensor with itself has one dx for both.
+ */
 static crl_status backward_input(const crl_layer_call *call) {
     const int64_t n = crl_shape_elements(&call->spec->input[0].shape);
     void *gradient = call->scratch;
     bool wanted = false;
     for (int i = INPUTS - 1; i >= 0; --i) {
         wanted = wanted || call->dx[i] != NULL;
-        if (call->dx[i] != NULL && !call->dx_accumulate[i]) {
+        if (call->dx[i] != NULL && !call->dx_accumulate[i] && call->dx[0] != call->dx[1]) {
             gradient = call->dx[i];
         }
     }

@@ -54,6 +54,19 @@ TEST(LayersAddLayernorm, OutputsWithoutAGradientGiveNone) {
     }
 }
 
+TEST(LayersAddLayernorm, OfATensorAndItselfHasBothGradients) {
+    const Inferred both("add_layernorm", "ln", {F32({1, 2}), F32({1, 2})}, {});
+    Values values = kValues;
+    values.x[1] = values.x[0];
+    Settings settings;
+    const Results apart = Execute(both, values, settings);
+    settings.one_dx = true;
+    const Results together = Execute(both, values, settings);
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(together.dx[0][i], 2 * apart.dx[0][i]);
+    }
+}
+
 TEST(LayersAddLayernorm, RejectsWrongInputs) {
     EXPECT_EQ(InferError("add_layernorm", "ln", {F32({4, 8})}),
               "add_layernorm ln: has 1 input, expected 2");

@@ -23,6 +23,7 @@ struct Settings {
     bool accumulate = false;
     uint32_t dx_wanted = ~0u, dy_given = ~0u;
     uint32_t in_place = 0; /* bit i: dx i takes the place of input i */
+    bool one_dx = false;   /* all inputs are one tensor: one dx, which all but the first add to */
     float loss_scale = 1;
     crl_call_position at{};
     crl_loss loss{}; /* before forward */
@@ -198,9 +199,10 @@ class Runner {
         for (int i = 0; i < spec_.inputs; ++i) {
             call.x[i] = inputs >> i & 1 ? x_[i]->data() : nullptr;
             const bool wanted = input && spec_.gradient_inputs & settings_.dx_wanted & (1u << i);
-            Guarded *dx = settings_.in_place >> i & 1 ? x_[i].get() : dx_[i].get();
+            Guarded *dx =
+                settings_.in_place >> i & 1 ? x_[i].get() : dx_[settings_.one_dx ? 0 : i].get();
             call.dx[i] = wanted ? dx->data() : nullptr;
-            call.dx_accumulate[i] = settings_.accumulate;
+            call.dx_accumulate[i] = settings_.accumulate || (settings_.one_dx && i > 0);
         }
         for (int i = 0; i < spec_.outputs; ++i) {
             call.y[i] = outputs >> i & 1 ? y_[i]->data() : nullptr;
@@ -249,7 +251,8 @@ class Runner {
         }
         Backward();
         for (int i = 0; i < spec_.inputs; ++i) {
-            const bool wanted = spec_.gradient_inputs & settings_.dx_wanted & (1u << i);
+            const bool wanted = spec_.gradient_inputs & settings_.dx_wanted & (1u << i) &&
+                                !(settings_.one_dx && i > 0);
             const Guarded &dx = settings_.in_place >> i & 1 ? *x_[i] : *dx_[i];
             EXPECT_TRUE(!wanted || dx.FullyWritten()) << "dx " << i;
             out->dx.push_back(wanted ? dx.Floats() : std::vector<float>());

@@ -11,8 +11,9 @@
 
 #include "engine/base/alloc.h"
 #include "engine/run/memory_plan.h"
+#include "engine/run/tied.h"
 
-enum { IN_FLIGHT = 4, REPLICA_CHANNEL = 1, MAX_USES = 64 };
+enum { IN_FLIGHT = 4, REPLICA_CHANNEL = 1 };
 
 typedef struct bucket {
     int64_t offset, count; /* elements */
@@ -28,15 +29,6 @@ typedef struct flight {
     crl_lane_node node[CRL_MAX_LANE_NODES];
 } flight;
 
-/* One use of a tied parameter as this rank sees it. */
-typedef struct tied_use {
-    int param, use;
-    int local;           /* index of the local use; -1: received */
-    int position;        /* that holds it */
-    size_t offset_bytes; /* of the received copy */
-    float *data;
-} tied_use;
-
 struct crl_grad_sync {
     crl_grad_sync_config config;
     crl_comm *comm;
@@ -50,14 +42,8 @@ struct crl_grad_sync {
     flight flight[IN_FLIGHT];
     crl_group group;
     int *member, *lane_first;
-    int tied_count;
-    tied_use *tied; /* grouped by parameter, uses ascending */
-    int exchanges;
-    crl_route *exchange;  /* (exchanges) messages with other ranks, in the order of their start */
-    int *exchanged;       /* (exchanges) the tied use that is sent or received */
-    crl_request *request; /* (exchanges) */
-    size_t received_bytes, staging_bytes;
-    char *staging;
+    crl_tied *tied;
+    size_t staging_bytes;
 };
 
 static crl_allreduce_config allreduce_config(const crl_grad_sync *sync, int index) {
@@ -111,123 +97,6 @@ static crl_status plan_buckets(crl_grad_sync *sync) {
     return CRL_STATUS_OK;
 }
 
-static bool holds_use_of(const crl_params *params, int param) {
-    return params->weight_offset[param] >= 0;
-}
-
-static int local_use_of(const crl_params *params, int param, int use) {
-    for (int u = 0; u < params->uses; u++) {
-        if (params->use[u].param == param && params->use[u].use == use) {
-            return u;
-        }
-    }
-    return -1;
-}
-
-static crl_status plan_tied(crl_grad_sync *sync) {
-    const crl_params *params = sync->config.params;
-    const crl_graph *graph = params->graph;
-    size_t total = 0;
-    for (int p = 0; p < graph->params; p++) {
-        total +=
-            graph->param[p].uses > 1 && holds_use_of(params, p) ? (size_t)graph->param[p].uses : 0;
-    }
-    CRL_TRY(crl_alloc(&sync->tied, total, sizeof *sync->tied));
-    const size_t most = total * (size_t)crl_mesh_rows(sync->config.mesh) + total;
-    CRL_TRY(crl_alloc(&sync->request, most, sizeof *sync->request));
-    CRL_TRY(crl_alloc(&sync->exchange, most, sizeof *sync->exchange));
-    CRL_TRY(crl_alloc(&sync->exchanged, most, sizeof(int)));
-    for (int p = 0; p < graph->params; p++) {
-        const crl_param *param = &graph->param[p];
-        if (param->uses > MAX_USES) {
-            return CRL_FAIL(UNSUPPORTED, "parameter %s is used by %d nodes, expected at most %d",
-                            param->name, param->uses, MAX_USES);
-        }
-        for (int u = 0; param->uses > 1 && holds_use_of(params, p) && u < param->uses; u++) {
-            const int stage = crl_plan_stage_of(sync->config.plan, param->use[u].node);
-            tied_use *t = &sync->tied[sync->tied_count++];
-            *t = (tied_use){p,
-                            u,
-                            local_use_of(params, p, u),
-                            sync->config.plan->stage[stage].position,
-                            sync->received_bytes,
-                            NULL};
-            if (t->local < 0) {
-                sync->received_bytes += crl_memory_round((size_t)param->elements * sizeof(float));
-            }
-        }
-    }
-    return CRL_STATUS_OK;
-}
-
-static int tag_of(const tied_use *use) {
-    return CRL_TAG_USER | (use->param * MAX_USES + use->use);
-}
-
-/* A position that holds several uses of a parameter is sent to once. */
-static bool first_of_position(const crl_grad_sync *sync, int t) {
-    for (int o = t - sync->tied[t].use; o < t; o++) {
-        if (sync->tied[o].position == sync->tied[t].position) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whom a replica of position `to` gets the uses of position `from` from: of its own pipeline, in
- * turn where that has several. */
-static int source_replica(const crl_mesh *mesh, int from, int to, int replica) {
-    const int rows_from = crl_mesh_width(mesh, from) / mesh->data;
-    const int rows_to = crl_mesh_width(mesh, to) / mesh->data;
-    return replica / rows_to * rows_from + replica % rows_to % rows_from;
-}
-
-static void add_exchange(crl_grad_sync *sync, int tied, int from, int to) {
-    sync->exchange[sync->exchanges] =
-        (crl_route){.tag = tag_of(&sync->tied[tied]), .from = from, .to = to};
-    sync->exchanged[sync->exchanges++] = tied;
-}
-
-static int rank_of(const crl_grad_sync *sync, int position, int replica) {
-    return crl_mesh_rank(sync->config.mesh, (crl_coordinates){position, replica, 0});
-}
-
-/* To all replicas of `position` that get a use from here. */
-static void plan_sends(crl_grad_sync *sync, int t, int position) {
-    const crl_mesh *mesh = sync->config.mesh;
-    const int own = rank_of(sync, sync->config.position, sync->config.replica);
-    for (int r = 0; r < crl_mesh_width(mesh, position); r++) {
-        if (source_replica(mesh, sync->tied[t].position, position, r) == sync->config.replica) {
-            add_exchange(sync, t, own, rank_of(sync, position, r));
-        }
-    }
-}
-
-/* This rank's uses to, and the others' from, the positions that share a parameter. */
-static void plan_exchange(crl_grad_sync *sync) {
-    const int position = sync->config.position, replica = sync->config.replica;
-    for (int t = 0; t < sync->tied_count; t++) {
-        const tied_use *mine = &sync->tied[t];
-        if (mine->local < 0) {
-            const int source = source_replica(sync->config.mesh, mine->position, position, replica);
-            add_exchange(sync, t, rank_of(sync, mine->position, source),
-                         rank_of(sync, position, replica));
-            continue;
-        }
-        for (int o = 0; o < sync->tied_count; o++) {
-            const tied_use *other = &sync->tied[o];
-            if (other->param == mine->param && other->local < 0 && first_of_position(sync, o)) {
-                plan_sends(sync, t, other->position);
-            }
-        }
-    }
-}
-
-int crl_grad_sync_exchange(const crl_grad_sync *sync, const crl_route **out) {
-    *out = sync->exchange;
-    return sync->exchanges;
-}
-
 static crl_status plan_group(crl_grad_sync *sync) {
     const crl_mesh *mesh = sync->config.mesh;
     CRL_TRY(crl_alloc(&sync->member, (size_t)sync->width, sizeof(int)));
@@ -259,8 +128,7 @@ crl_status crl_grad_sync_create(crl_grad_sync **out, const crl_grad_sync_config 
         crl_alloc(&sync->gradient, (size_t)config->params->graph->params, sizeof *sync->gradient));
     CRL_TRY_OUT(plan_buckets(sync));
     sync->next = sync->buckets; /* nothing to start before a step begins */
-    CRL_TRY_OUT(plan_tied(sync));
-    plan_exchange(sync);
+    CRL_TRY_OUT(crl_tied_create(&sync->tied, config));
     CRL_TRY_OUT(plan_group(sync));
     if (sync->width > 1 && sync->buckets > 0) {
         const crl_allreduce_config allreduce = allreduce_config(sync, 0);
@@ -285,17 +153,14 @@ void crl_grad_sync_destroy(crl_grad_sync *sync) {
     crl_free(sync->lanes_left);
     crl_free(sync->gradient);
     crl_free(sync->bucket);
-    crl_free(sync->tied);
-    crl_free(sync->request);
-    crl_free(sync->exchange);
-    crl_free(sync->exchanged);
+    crl_tied_destroy(sync->tied);
     crl_free(sync->member);
     crl_free(sync->lane_first);
     crl_free(sync);
 }
 
 size_t crl_grad_sync_bytes(const crl_grad_sync *sync) {
-    return sync->received_bytes + IN_FLIGHT * sync->staging_bytes;
+    return crl_tied_bytes(sync->tied) + IN_FLIGHT * sync->staging_bytes;
 }
 
 int crl_grad_sync_requests(const crl_grad_sync *sync) {
@@ -306,7 +171,8 @@ int crl_grad_sync_requests(const crl_grad_sync *sync) {
         digits++;
     }
     const int64_t each = (int64_t)(sync->width - 1) * (4 * digits + 2) * IN_FLIGHT;
-    const int64_t tied = (int64_t)sync->tied_count * (crl_mesh_rows(sync->config.mesh) + 1);
+    const crl_route *route;
+    const int tied = crl_tied_routes(sync->tied, &route);
     return each + tied < INT32_MAX / 2 ? (int)(each + tied) : INT32_MAX / 2;
 }
 
@@ -318,26 +184,19 @@ static void find_gradients(crl_grad_sync *sync) {
             sync->gradient[params->use[u].param] = params->gradients + params->use[u].offset;
         }
     }
-    for (int t = 0; t < sync->tied_count; t++) {
-        if (sync->tied[t].use == 0) {
-            sync->gradient[sync->tied[t].param] = sync->tied[t].data;
-        }
+    for (int p = 0; p < params->graph->params; p++) {
+        float *sum = crl_tied_sum(sync->tied, p);
+        sync->gradient[p] = sum ? sum : sync->gradient[p];
     }
 }
 
 crl_status crl_grad_sync_bind(crl_grad_sync *sync, crl_comm *comm, void *memory) {
     char *at = memory;
     sync->comm = sync->group.comm = comm;
-    sync->config.algorithm = crl_allreduce_on(comm, sync->config.algorithm);
     sync->algorithm = crl_allreduce_on(comm, sync->config.algorithm);
-    for (int t = 0; t < sync->tied_count; t++) {
-        const int local = sync->tied[t].local;
-        sync->tied[t].data =
-            local >= 0 ? sync->config.params->gradients + sync->config.params->use[local].offset
-                       : (float *)(void *)(at + sync->tied[t].offset_bytes);
-    }
+    crl_tied_bind(sync->tied, comm, at);
+    at += crl_tied_bytes(sync->tied);
     find_gradients(sync);
-    at += sync->received_bytes;
     for (int f = 0; f < IN_FLIGHT && sync->width > 1 && sync->buckets > 0; f++) {
         crl_allreduce_config config = allreduce_config(sync, f);
         config.scratch = at + (size_t)f * sync->staging_bytes;
@@ -480,40 +339,13 @@ static crl_status finish_buckets(crl_grad_sync *sync) {
     return CRL_STATUS_OK;
 }
 
-static size_t bytes_of(const crl_grad_sync *sync, const tied_use *use) {
-    return (size_t)sync->config.params->graph->param[use->param].elements * sizeof(float);
-}
-
-/* Posts the messages of tied uses. */
-static crl_status exchange_tied(crl_grad_sync *sync) {
-    const int own = rank_of(sync, sync->config.position, sync->config.replica);
-    for (int e = 0; e < sync->exchanges; e++) {
-        const crl_route *way = &sync->exchange[e];
-        const tied_use *use = &sync->tied[sync->exchanged[e]];
-        CRL_TRY(way->to == own ? crl_comm_recv(sync->comm, way->from, way->tag, use->data,
-                                               bytes_of(sync, use), &sync->request[e])
-                               : crl_comm_send(sync->comm, way->to, way->tag, use->data,
-                                               bytes_of(sync, use), &sync->request[e]));
-    }
-    return CRL_STATUS_OK;
-}
-
 crl_status crl_grad_sync_finish(crl_grad_sync *sync) {
-    const crl_graph *graph = sync->config.params->graph;
     CRL_TRY(finish_buckets(sync));
-    CRL_TRY(exchange_tied(sync));
-    for (int e = 0; e < sync->exchanges; e++) {
-        CRL_TRY(crl_comm_wait(sync->comm, &sync->request[e], "gradient of a tied parameter", NULL,
-                              NULL));
-    }
-    for (int t = 0; t < sync->tied_count; t++) {
-        if (sync->tied[t].use > 0) {
-            float *sum = sync->tied[t - sync->tied[t].use].data;
-            CRL_TRY(sync->config.reduce->add(sync->config.stream, sum, sync->tied[t].data,
-                                             graph->param[sync->tied[t].param].elements));
-        }
-    }
-    return CRL_STATUS_OK;
+    return crl_tied_add(sync->tied);
+}
+
+int crl_grad_sync_exchange(const crl_grad_sync *sync, const crl_route **out) {
+    return crl_tied_routes(sync->tied, out);
 }
 
 const float *crl_grad_sync_gradient(const crl_grad_sync *sync, int param) {

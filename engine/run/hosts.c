@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/thread.h"
 #include "engine/comm/collective.h"
 #include "engine/run/run_internal.h"
 
@@ -50,5 +51,21 @@ crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm, const crl_device
             hosts.ranks_here, (double)hosts.sum_here / (1 << 30), (double)physical / (1 << 30));
     }
     *out_most = hosts.largest;
+    return CRL_STATUS_OK;
+}
+
+crl_status crl_hosts_choose_device(crl_stream **out_stream, int *out_threads, crl_comm *comm,
+                                   const crl_settings *settings) {
+    const crl_device *device = settings->backend->device;
+    crl_host_numbers hosts;
+    CRL_TRY(crl_hosts_gather(&hosts, comm, 0));
+    CRL_TRY(crl_device_choose(device, hosts.index_here, hosts.ranks_here));
+    CRL_TRY(crl_device_stream_create(device, out_stream));
+    if (device->allow_tf32) {
+        device->allow_tf32(*out_stream, settings->numerics.tf32);
+    }
+    const int share = crl_cpu_count() / hosts.ranks_here;
+    *out_threads = settings->run.threads > 0 ? (int)settings->run.threads : share < 1 ? 1 : share;
+    crl_kernels_set_threads(*out_threads);
     return CRL_STATUS_OK;
 }

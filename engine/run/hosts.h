@@ -4,6 +4,7 @@
 
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
+#include "engine/run/settings.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +25,12 @@ CRL_NODISCARD crl_status crl_hosts_gather(crl_host_numbers *out, crl_comm *comm,
  * once they touch it. `out_most`: of the rank that wants the most. */
 CRL_NODISCARD crl_status crl_hosts_reserve(int64_t *out_most, crl_comm *comm,
                                            const crl_device *device, size_t bytes);
+
+/* Collective: all ranks. Blocking. The calling thread works on the settings' device from now on,
+ * with the settings' threads or its share of the machine's. `out_stream`: of its computing, to be
+ * destroyed by the caller, also after a failure; NULL on the CPU. */
+CRL_NODISCARD crl_status crl_hosts_choose_device(crl_stream **out_stream, int *out_threads,
+                                                 crl_comm *comm, const crl_settings *settings);
 
 #ifdef __cplusplus
 }

@@ -118,27 +118,13 @@ static size_t all_rows(const rounds *m) {
     return node_rows(m) + CRL_MEASURE_TOTALS;
 }
 
-/* The device, and as many threads, as training with so many ranks would take. */
-static crl_status choose_device(rounds *m) {
-    const crl_device *device = m->settings.backend->device;
-    crl_host_numbers hosts;
-    int threads = (int)m->settings.run.threads;
-    CRL_TRY(crl_hosts_gather(&hosts, m->all->comm, 0));
-    CRL_TRY(crl_device_choose(device, hosts.index_here, hosts.ranks_here));
-    CRL_TRY(crl_device_stream_create(device, &m->stream));
-    if (threads == 0) {
-        threads = crl_cpu_count() / hosts.ranks_here;
-    }
-    crl_kernels_set_threads(threads < 1 ? 1 : threads);
-    return CRL_STATUS_OK;
-}
-
 static crl_status begin(rounds *m) {
     size_t largest = 0;
     int64_t most = 0;
     const size_t micro_batches = (size_t)m->config->micro_batches;
     const crl_device *device = m->settings.backend->device;
-    CRL_TRY(choose_device(m));
+    int threads; /* as many as training with so many ranks would take */
+    CRL_TRY(crl_hosts_choose_device(&m->stream, &threads, m->all->comm, &m->settings));
     CRL_TRY(crl_layout_create(&m->layout, &m->settings, &m->registries, NULL));
     const crl_graph *graph = m->layout->graph;
     for (int v = 0; v < graph->values; v++) {

@@ -14,6 +14,7 @@ typedef struct crl_session {
     crl_rank *rank;
     crl_stream *stream; /* of the device; NULL on the CPU */
     crl_stepper stepper;
+    crl_loader *evaluating; /* of an evaluation that failed, until the device is at rest */
     int threads;
     int64_t peak_bytes; /* largest reservation of a rank */
 } crl_session;
@@ -49,7 +50,8 @@ CRL_NODISCARD crl_status crl_session_save(crl_session *session, int64_t step, ch
 /* Collective: all ranks. One pass over the validation feed. */
 CRL_NODISCARD crl_status crl_session_evaluate(crl_session *session, const crl_feed *feed,
                                               int64_t step, crl_evaluation_report *out);
-/* After a failure (`failed`) the job is ended first: peers must not write into freed buffers. */
+/* After a failure (`failed`) the job is ended first: peers must not write into freed buffers.
+ * Afterwards the device is at rest; before, no loader that it may copy from can be destroyed. */
 void crl_session_close(crl_session *session, bool failed);
 
 /* Runs `run` on every rank of the settings' transport and layout. */

@@ -9,25 +9,6 @@
 #include "engine/run/hosts.h"
 #include "engine/run/run_internal.h"
 
-/* Device and threads, by how many ranks share this machine. */
-static crl_status choose_device(crl_session *s) {
-    const crl_device *device = s->settings->backend->device;
-    crl_host_numbers hosts;
-    CRL_TRY(crl_hosts_gather(&hosts, s->comm, 0));
-    CRL_TRY(crl_device_choose(device, hosts.index_here, hosts.ranks_here));
-    CRL_TRY(crl_device_stream_create(device, &s->stream));
-    if (device->allow_tf32) {
-        device->allow_tf32(s->stream, s->settings->numerics.tf32);
-    }
-    s->threads = (int)s->settings->run.threads;
-    if (s->threads == 0) {
-        s->threads = crl_cpu_count() / hosts.ranks_here;
-        s->threads = s->threads < 1 ? 1 : s->threads;
-    }
-    crl_kernels_set_threads(s->threads);
-    return CRL_STATUS_OK;
-}
-
 /* Measured costs must be the same on all ranks: rank 0 measures. */
 static crl_status measure_costs(crl_session *s, double **out) {
     const crl_group world = {s->comm, NULL, s->comm->ranks, s->comm->rank, CRL_SESSION_CHANNEL};
@@ -56,7 +37,7 @@ crl_status crl_session_open(crl_session *s, const crl_settings *settings,
     crl_status status = CRL_STATUS_OK;
     double *node_s = NULL;
     *s = (crl_session){.settings = settings, .registries = registries, .comm = comm};
-    CRL_TRY(choose_device(s));
+    CRL_TRY(crl_hosts_choose_device(&s->stream, &s->threads, comm, settings));
     if (training && settings->train.profile) { /* an evaluation ends before it would pay */
         CRL_TRY(measure_costs(s, &node_s));
     }
@@ -79,8 +60,9 @@ void crl_session_close(crl_session *s, bool failed) {
     if (failed && s->comm) {
         crl_comm_abort(s->comm);
     }
+    crl_rank_destroy(s->rank); /* the device comes to rest before what it copies from is freed */
+    crl_loader_destroy(s->evaluating);
     crl_stepper_fini(&s->stepper);
-    crl_rank_destroy(s->rank);
     crl_layout_destroy(s->layout);
     if (s->stream) {
         crl_device_stream_destroy(s->settings->backend->device, s->stream);
@@ -196,12 +178,10 @@ out:
 
 crl_status crl_session_evaluate(crl_session *s, const crl_feed *feed, int64_t step,
                                 crl_evaluation_report *out) {
-    crl_status status = CRL_STATUS_OK;
     const crl_settings_train *train = &s->settings->train;
     const int64_t batch = train->evaluate_batch * s->layout->micro_batches;
     const int64_t begin_ns = crl_clock_ns();
     int64_t steps = (feed->samples + batch - 1) / batch;
-    crl_loader *loader = NULL;
     crl_loader_step data;
     crl_loss total = {0, 0, 0, 0};
     if (train->evaluate_steps > 0 && train->evaluate_steps < steps) {
@@ -210,19 +190,19 @@ crl_status crl_session_evaluate(crl_session *s, const crl_feed *feed, int64_t st
     const crl_feed_range range = {0, false, train->evaluate_batch, s->layout->micro_batches, batch,
                                   0, steps};
     *out = (crl_evaluation_report){.step = step};
-    CRL_TRY_OUT(crl_feed_loader(&loader, feed, s->rank, &range));
+    CRL_TRY(crl_feed_loader(&s->evaluating, feed, s->rank, &range));
     for (int64_t i = 0; i < steps; i++) {
-        CRL_TRY_OUT(crl_loader_next(loader, &data));
-        CRL_TRY_OUT(crl_stepper_evaluate(&s->stepper, &data, &total));
+        CRL_TRY(crl_loader_next(s->evaluating, &data));
+        CRL_TRY(crl_stepper_evaluate(&s->stepper, &data, &total));
         out->samples += (double)data.samples;
     }
     out->loss = total.weight > 0 ? total.sum / total.weight : 0;
     out->accuracy = total.rows > 0 ? total.correct / total.rows : 0;
     out->tokens = total.rows;
     out->seconds = (double)(crl_clock_ns() - begin_ns) * 1e-9;
-out:
-    crl_loader_destroy(loader);
-    return status;
+    crl_loader_destroy(s->evaluating);
+    s->evaluating = NULL;
+    return CRL_STATUS_OK;
 }
 
 crl_status crl_session_launch(const crl_settings *settings, const crl_registries *registries,

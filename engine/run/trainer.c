@@ -307,10 +307,10 @@ static crl_status train_rank(void *argument, crl_comm *comm) {
         *j->result = t->result;
     }
 out:
+    crl_session_close(&t->session, status != CRL_STATUS_OK); /* ends copies from the loader */
     crl_loader_destroy(t->loader);
     crl_feed_close(&t->train);
     crl_feed_close(&t->validation);
-    crl_session_close(&t->session, status != CRL_STATUS_OK);
     if (t->lock >= 0) {
         close(t->lock);
     }
@@ -357,8 +357,8 @@ static crl_status evaluate_rank(void *argument, crl_comm *comm) {
         *j->report = report;
     }
 out:
-    crl_feed_close(&feed);
     crl_session_close(&session, status != CRL_STATUS_OK);
+    crl_feed_close(&feed);
     return status;
 }
 

@@ -72,7 +72,7 @@ typedef struct crl_executor_step {
     /* By index of crl_executor_fields: this rank's micro-batches, in host memory that stays as it
      * is until the step's losses are known. */
     const void *const *field;
-    crl_loss *loss;   /* (M of the pipeline) zeroed; the first are this replica's; device memory */
+    crl_loss *loss;   /* (M of the pipeline), written; the first are this replica's; the device's */
     float loss_scale; /* of the gradients, a power of two */
     bool alike;       /* its work is that of other steps: all samples, weights that stand */
     const crl_executor_turns *turns; /* lent; NULL: none */

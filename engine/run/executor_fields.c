@@ -12,9 +12,16 @@
 #include "engine/run/executor_internal.h"
 #include "engine/run/memory_plan.h"
 
+/* Of this rank's micro-batches; the plan has seen that it does not overflow. */
 static size_t field_bytes(const crl_executor *x, int field) {
-    const size_t bytes = x->config.plan->graph->value[x->field_value[field]].bytes;
-    return bytes * (size_t)x->config.own;
+    return x->config.plan->graph->value[x->field_value[field]].bytes * (size_t)x->config.own;
+}
+
+/* Both sets, with what rounding up adds. */
+static crl_status check_bytes(const crl_executor *x, int field) {
+    size_t bytes;
+    const crl_value *value = &x->config.plan->graph->value[x->field_value[field]];
+    return crl_size_mul(&bytes, value->bytes, 4 * (size_t)x->config.own, value->name);
 }
 
 crl_status crl_fields_plan(crl_executor *x) {
@@ -23,6 +30,7 @@ crl_status crl_fields_plan(crl_executor *x) {
         return CRL_STATUS_OK;
     }
     for (int f = 0; f < x->fields; f++) {
+        CRL_TRY(check_bytes(x, f));
         copy->offset[f] = copy->set_bytes;
         CRL_TRY(crl_size_add(&copy->set_bytes, copy->set_bytes, crl_memory_round(field_bytes(x, f)),
                              "fields of the dataset"));

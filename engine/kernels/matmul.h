@@ -17,7 +17,8 @@ typedef struct crl_matmul crl_matmul;
 /* What is done to the product before it is y. */
 typedef enum crl_epilogue {
     CRL_EPILOGUE_NONE = 0,
-    CRL_EPILOGUE_ACTIVATION, /* y = f(p), and aux (M,N) = p, rounded to the table's type */
+    CRL_EPILOGUE_ACTIVATION, /* aux (M,N) = p rounded to the table's type, and y = f(aux); a library
+                                that does both at once may take f of p itself (cuBLASLt) */
     CRL_EPILOGUE_SLOPE       /* y = p · f'(aux) */
 } crl_epilogue;
 

@@ -8,9 +8,9 @@
  *             stream ──posted────────────────────────────────────────────────follow──work─>
  *
  * Events and parcels end up in a hall that lives as long as the job, so no pointer dangles. Whoever
- * ends the job closes its door in the hall: from then on no receiver queues
- * a copy of its memory, and leaving waits for those that are queued. Everything a stream waits for
- * has been queued before, by whomever; so streams cannot wait for each other in a circle.
+ * ends the job or leaves closes its door in the hall: from then on no receiver queues a copy of its
+ * memory, and leaving waits for those that are queued. Everything a stream waits for has been
+ * queued before, by whomever; so streams cannot wait for each other in a circle.
  *
  * cost: one copy, one message of a pointer
  */
@@ -151,13 +151,17 @@ static void hall_fini(void *memory) {
     pthread_mutex_destroy(&hall->lock);
 }
 
+static void set_door(crl_wire *w, bool closed) {
+    door *door = &w->hall->door[w->base.config.host->rank];
+    pthread_mutex_lock(&door->lock);
+    door->closed = closed;
+    pthread_mutex_unlock(&door->lock);
+}
+
 static void shared_abort(crl_wire *w) {
     w->base.over = true;
     if (w->hall) {
-        door *door = &w->hall->door[w->base.config.host->rank];
-        pthread_mutex_lock(&door->lock);
-        door->closed = true;
-        pthread_mutex_unlock(&door->lock);
+        set_door(w, true);
     }
 }
 
@@ -177,11 +181,9 @@ static void shared_destroy(crl_wire *w) {
         return;
     }
     if (w->hall) {
-        if (w->base.first) { /* under way: the job is over */
+        if (w->base.first) { /* still under way, if the job is over */
             shared_abort(w);
-            if (await_takers(w) != CRL_STATUS_OK) {
-                w->base.over = true; /* a device that fails copies nothing any more */
-            }
+            (void)await_takers(w); /* a device that fails copies nothing any more */
         }
         pthread_mutex_lock(&w->hall->lock);
         w->hall->device = w->base.config.device;
@@ -210,6 +212,7 @@ static crl_status shared_create(crl_wire **out, const crl_wire_config *config) {
     }
     CRL_TRY_OUT(host->transport->share(host->endpoint, &share, &common));
     w->hall = common;
+    set_door(w, false); /* a wire before this one may have closed it */
     *out = w;
     w = NULL;
 out:

@@ -82,6 +82,26 @@ TEST_P(CommWire, GathersAndScatters) {
     }
 }
 
+/* The first wire is left with messages that are done but not cleared away. */
+TEST_P(CommWire, ASecondWireOfTheJobCarriesToo) {
+    const crl_status status =
+        launch(&crl_transport_local, 2, 2000000000, [&](crl_comm *comm) -> crl_status {
+            for (int wire = 0; wire < 2; wire++) {
+                device_floats data;
+                CRL_TRY(on_device(comm, bench, {}, [&](const wire_rank &at) -> crl_status {
+                    crl_request request = {};
+                    CRL_TRY(data.make(at, 100));
+                    CRL_TRY(comm->rank == 0
+                                ? crl_comm_send(at.tensors, 1, wire, data.data, 400, &request)
+                                : crl_comm_recv(at.tensors, 0, wire, data.data, 400, &request));
+                    return crl_comm_wait(at.tensors, &request, "it", nullptr, nullptr);
+                }));
+            }
+            return CRL_STATUS_OK;
+        });
+    EXPECT_EQ(status, CRL_STATUS_OK) << crl_error_message();
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, CommWire, testing::Values(&crl_wire_staged, &crl_wire_shared),
                          [](const auto &kind) { return std::string(kind.param->name); });
 

@@ -69,8 +69,11 @@ def kernels(run):
 
 
 def layers(run):
+    """Without one thing that cuDNN does not promise: between its two products attention's
+    probabilities are of 16 bits."""
     if not run.machine.rehearse:
-        tests(run, "test_layers_gpu", what="layers, every type")
+        tests(run, "test_layers_gpu", ["--gtest_filter=-*ResultsAreThoseOfF32RoundedOnce/attention*"],
+              what="layers, every type")
 
 
 def devices(run):

@@ -28,7 +28,12 @@ static crl_status read_precision(crl_resume_point *out, const json_t *facts) {
     }
     out->loss_scale = json_number_value(scale);
     CRL_TRY(crl_json_get_int(&out->loss_scale_good, facts, "loss_scale_good", out->path));
-    return crl_json_get_int(&out->skipped, facts, "skipped", out->path);
+    CRL_TRY(crl_json_get_int(&out->skipped, facts, "skipped", out->path));
+    if (out->skipped < 0 || out->skipped > out->step) { /* the optimizer counts the others */
+        return CRL_FAIL(INVALID, "%s: skipped is %lld, expected 0 to %lld steps", out->path,
+                        (long long)out->skipped, (long long)out->step);
+    }
+    return CRL_STATUS_OK;
 }
 
 static crl_status read_facts(crl_resume_point *out, const json_t *facts) {

@@ -108,6 +108,16 @@ TEST_F(LayoutsResumed, StepBelowZero) {
     EXPECT_EQ(Refused({}), Step(2) + ": step is -3, expected 0 or more");
 }
 
+TEST_F(LayoutsResumed, LossScaleThatCannotBe) {
+    const std::string facts = "{\"format\": 1, \"step\": 2, \"seed\": 1, \"global_batch\": 16, "
+                              "\"micro_batch\": 2, \"lanes\": 1, \"optimizer\": \"adamw\", "
+                              "\"loss_scale_good\": 0, ";
+    write_text(Step(2) + "/state.json", facts + "\"loss_scale\": 8.0, \"skipped\": 3}");
+    EXPECT_EQ(Refused({}), Step(2) + ": skipped is 3, expected 0 to 2 steps");
+    write_text(Step(2) + "/state.json", facts + "\"loss_scale\": 0.5, \"skipped\": 0}");
+    EXPECT_EQ(Refused({}), Step(2) + ": loss_scale is 0.5, expected 1 or more");
+}
+
 TEST_F(LayoutsResumed, FactsHoldTheOptionsOfTheModel) {
     std::string facts(1 << 14, '\0');
     FILE *file = fopen((Step(2) + "/state.json").c_str(), "r");

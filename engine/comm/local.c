@@ -59,7 +59,8 @@ struct crl_endpoint {
 
 struct job {
     crl_endpoint *endpoint; /* (ranks) */
-    int ranks;
+    crl_local_queue *queues;
+    int ranks, made; /* made: endpoints that are there */
     bool spin;
     _Atomic int64_t roll; /* number of the last roll call */
     _Atomic bool over;    /* after it is set, error is constant */
@@ -422,27 +423,45 @@ static void run_threads(job *job, rank_start *start) {
     }
 }
 
+/* As far as it was made; NULL is fine. */
+static void job_destroy(job *job) {
+    if (job == NULL) {
+        return;
+    }
+    if (job->made > 0) {
+        pthread_mutex_destroy(&job->lock);
+    }
+    if (job->common) {
+        job->common_fini(job->common);
+        crl_free(job->common);
+    }
+    for (int rank = 0; rank < job->made; rank++) {
+        endpoint_fini(&job->endpoint[rank]);
+    }
+    crl_free(job->queues);
+    crl_free(job->endpoint);
+    crl_free(job);
+}
+
 static crl_status local_launch(int ranks, crl_rank_fn run, void *argument) {
     if (ranks < 1 || ranks > MOST_RANKS) {
         return CRL_FAIL(INVALID, "local transport: the job has %d ranks, expected 1 to %d", ranks,
                         MOST_RANKS);
     }
     job *job = NULL;
-    crl_local_queue *queues = NULL;
     rank_start *start = NULL;
-    int made = 0;
     crl_status status;
     const size_t count = (size_t)ranks;
     CRL_TRY_OUT(crl_alloc(&job, 1, sizeof *job));
     CRL_TRY_OUT(crl_alloc(&job->endpoint, count, sizeof *job->endpoint));
-    CRL_TRY_OUT(crl_alloc(&queues, count * count * 2, sizeof *queues));
+    CRL_TRY_OUT(crl_alloc(&job->queues, count * count * 2, sizeof *job->queues));
     CRL_TRY_OUT(crl_alloc(&start, count, sizeof *start));
     job->ranks = ranks;
     job->spin = ranks > 1 && ranks <= crl_cpu_count();
     pthread_mutex_init(&job->lock, NULL);
-    for (; made < ranks; made++) {
-        endpoint_init(&job->endpoint[made], job, made, queues + count * 2 * (size_t)made);
-        start[made] = (rank_start){run, argument, &job->endpoint[made], NULL};
+    for (int rank = 0; rank < ranks; rank++, job->made++) {
+        endpoint_init(&job->endpoint[rank], job, rank, job->queues + count * 2 * (size_t)rank);
+        start[rank] = (rank_start){run, argument, &job->endpoint[rank], NULL};
     }
     run_threads(job, start);
     if (atomic_load(&job->over)) {
@@ -450,22 +469,8 @@ static crl_status local_launch(int ranks, crl_rank_fn run, void *argument) {
         status = job->error.status;
     }
 out:
-    if (made > 0) {
-        pthread_mutex_destroy(&job->lock);
-        if (job->common) {
-            job->common_fini(job->common);
-            crl_free(job->common);
-        }
-    }
-    for (int rank = 0; rank < made; rank++) {
-        endpoint_fini(&job->endpoint[rank]);
-    }
+    job_destroy(job);
     crl_free(start);
-    crl_free(queues);
-    if (job != NULL) {
-        crl_free(job->endpoint);
-    }
-    crl_free(job);
     return status;
 }
 

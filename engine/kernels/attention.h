@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal multi-head self-attention, tiled with a running softmax [dao22]: never holds a (T,T)
- * matrix. C = H · D; the packed projection holds q, k, v of all heads side by side, each (H,D).
+ * Multi-head self-attention, causal or not, tiled with a running softmax [dao22]: never holds a
+ * (T,T) matrix. C = H · D; the packed projection holds q, k, v of all heads side by side, each
+ * (H,D).
  */
 #pragma once
 

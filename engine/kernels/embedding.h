@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 typedef struct crl_embedding_ops {
-    /* y[b,t] = token[tokens[b,t]] + position[t]. INVALID when a token is not in 0..V-1. */
+    /* y[b,t] = token[tokens[b,t]] + position[t]. INVALID when a token is not in 0..V-1: at once on
+     * the CPU; on others its row is NaN and whoever waits for the stream next is told. */
     crl_status (*forward)(crl_stream *stream, const int32_t *tokens, /* (B,T) */
                           const void *token,                         /* (V,C) */
                           const void *position,                      /* (>=T,C) or NULL */

@@ -53,7 +53,8 @@ typedef struct crl_matmul_ops {
     crl_status (*create)(crl_matmul **out, const crl_matmul_config *config, crl_stream *stream);
     void (*destroy)(crl_matmul *matmul);
     size_t (*scratch_bytes)(const crl_matmul *matmul);
-    /* May be run by several threads at once with own scratch. */
+    /* On the CPU by several threads at once with own scratch; elsewhere by the stream's thread.
+     * INVALID where the device needs arrays at multiples of 16 bytes and one is not (CUDA). */
     crl_status (*run)(const crl_matmul *matmul, crl_stream *stream, const crl_matmul_call *call);
 } crl_matmul_ops;
 

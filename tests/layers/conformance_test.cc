@@ -178,6 +178,33 @@ TEST_P(LayersConformance, BitsDoNotDependOnThreads) {
     }
 }
 
+/* Recorded work is replayed with the numbers of another step: it must not need them. */
+TEST_P(LayersConformance, WorkThatDependsOnTheStepIsDeclared) {
+    if (!Computes() || inferred_->spec.draws) {
+        return;
+    }
+    const Results one = Run(settings_);
+    settings_.at.step += 5;
+    settings_.at.seed += 1;
+    ExpectSame(one, Run(settings_));
+}
+
+/* The same tensor as two inputs: one gradient, which the first writes and the second adds to. */
+TEST_P(LayersConformance, InputsThatAreOneTensorHaveBothGradients) {
+    const crl_layer_spec &spec = inferred_->spec;
+    if (spec.inputs < 2 || !(spec.gradient_inputs & 2u)) {
+        return;
+    }
+    const Results apart = Run(settings_);
+    settings_.one_dx = true;
+    const Results together = Run(settings_);
+    for (size_t i = 0; i < apart.dx[0].size(); ++i) {
+        const float sum = apart.dx[0][i] + apart.dx[1][i];
+        ASSERT_NEAR(together.dx[0][i], sum, 1e-6 + 4 * Unit(GetParam().compute) * std::abs(sum))
+            << "element " << i;
+    }
+}
+
 /* What backward makes again instead of keeping it. */
 TEST_P(LayersConformance, ForwardAgainGivesTheSameBits) {
     if (Computes()) {

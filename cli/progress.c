@@ -90,7 +90,7 @@ void crl_progress_stepped(crl_progress *progress, const crl_step_report *report)
     const double rate =
         report->step_s > 0 ? (tokens ? report->tokens : report->samples) / report->step_s : 0;
     if (progress->scaled)
-        snprintf(scale, sizeof scale, "  scale %.0f%s", report->loss_scale,
+        snprintf(scale, sizeof scale, "  scale %.10g%s", report->loss_scale,
                  report->skipped ? ", overflow: skipped" : "");
     snprintf(line, sizeof line,
              "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.1f ms  %.0f %s/s  bubble %.1f%%  "

@@ -5,6 +5,9 @@
  *
  *   | weights, rounded weights | gradients × lane buffers | optimizer state, kept copies |
  *   | comm, losses and norms | activations, fields | workspace |
+ *
+ * Training and validation share activations and workspace, copies of fields included: one begins
+ * when all ranks have read the numbers that the other's work ends with.
  */
 #pragma once
 

@@ -53,6 +53,32 @@ TEST_F(LayoutsSettings, AllProblemsAtOnce) {
               "(choices: bytes, gpt2)");
 }
 
+TEST_F(LayoutsSettings, DevicesWiresAndPrecisions) {
+    const Sets mlp = {{"model.type", "mlp"}};
+    EXPECT_EQ(Refused(mlp + Sets{{"comm.wire", "nccll"}})
+                  .find("--set:1:1: comm.wire: unknown wire 'nccll'"),
+              0u);
+    EXPECT_EQ(Refused(mlp + Sets{{"run.device", "cpo"}})
+                  .find("--set:2:1: run.device: unknown device 'cpo', did you mean 'cpu'?"),
+              0u);
+    Refused(mlp + Sets{{"numerics.precision", "f8"}});
+    Refused(mlp + Sets{{"numerics.tf32", "maybe"}});
+    Refused(mlp + Sets{{"numerics.loss_scale_window", "0"}});
+    Refused(mlp + Sets{{"numerics.loss_scale_initial", "0.5"}});
+    Refused(mlp + Sets{{"numerics.loss_scale_initial", "1000"}});
+    const job::Settings settings(mlp + Sets{{"numerics.precision", "f16"},
+                                            {"numerics.loss_scale_window", "7"},
+                                            {"numerics.f32", "[loss, fc*]"},
+                                            {"numerics.tf32", "true"},
+                                            {"comm.wire", "staged"}});
+    ASSERT_EQ(settings.status(), CRL_STATUS_OK) << crl_error_message();
+    EXPECT_EQ(crl_settings_compute(settings.get()), CRL_DTYPE_F16);
+    EXPECT_EQ(settings.get()->numerics.loss_scale_window, 7);
+    EXPECT_EQ(settings.get()->numerics.f32.count, 2);
+    EXPECT_TRUE(settings.get()->numerics.tf32);
+    EXPECT_EQ(settings.get()->backend, &crl_backend_cpu);
+}
+
 TEST_F(LayoutsSettings, CutsSayWhereTheyWereGiven) {
     const std::string message = Failed(Width(2, 1) + Cuts("[h9.ln1]"));
     EXPECT_NE(message.find("parallel.cuts: manual: cut 'h9.ln1'"), std::string::npos) << message;

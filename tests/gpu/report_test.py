@@ -115,6 +115,14 @@ class Counts(Case):
         flops = 40 / 1e-3 * (6 * speed.parameters(model) + 1200)
         self.assertAlmostEqual(self.run_.rows[0]["share"], flops / 1e12)
 
+    def test_a_full_card_is_known_by_what_either_side_says(self):
+        self.assertTrue(speed.is_full("cuda: 140 GiB of device memory asked for, 139 GiB free"))
+        self.assertTrue(speed.is_full("cuda: stream memory: out of memory"))
+        self.assertTrue(speed.is_full("torch.OutOfMemoryError: CUDA out of memory. Tried"))
+        self.assertFalse(speed.is_full("cuda: no GPU"))
+        root = pathlib.Path(__file__).resolve().parents[2]
+        self.assertIn("of device memory asked for", (root / "engine/device/cuda.c").read_text())
+
     def test_a_cut_line_is_not_read(self):
         self.assertEqual(speed.json_lines('x\n{"a": 1}\n{"b":'), [{"a": 1}])
 

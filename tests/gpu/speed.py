@@ -123,6 +123,11 @@ def run_torch(run, model, batch, steps, limit):
     return run.command(argv, limit) if m.python else None
 
 
+def is_full(text):
+    """Says carole, CUDA or PyTorch that the card's memory does not suffice?"""
+    return "of device memory asked for" in text or "out of memory" in text.lower()
+
+
 def gpt2(run, name, model, steps):
     """Ours, PyTorch's, ours again: what the machine does meanwhile meets both."""
     m = run.machine
@@ -132,8 +137,7 @@ def gpt2(run, name, model, steps):
     for _ in range(2):
         ours = [run_ours(run, model, batch, steps)]
         peer = run_torch(run, model, batch, steps, run.left() * 0.8) if run.left() > 20 else None
-        full = "out of memory" in (ours[0].note + (peer.text if peer else "")).lower()
-        if not full or batch == 1:
+        if not is_full(ours[0].note + (peer.text if peer else "")) or batch == 1:
             break
         batch //= 2
     if run.left() > 15 and ours[0].ok:
@@ -158,7 +162,8 @@ def report_gpt2(run, what, model, batch, ours, peer):
     run.facts["training"][what].update(modes)
     names = {"compile": "torch.compile", "regions": "torch.compile of each block"}
     for mode, seen in modes.items():
-        train_row(run, f"{what}: PyTorch {names.get(mode, mode)}", model, batch, seen["ms"], seen["peak_bytes"])
+        train_row(run, f"{what}: PyTorch {names.get(mode, mode)}", model, batch, seen["ms"],
+                  seen["peak_bytes"])
     if peer.rc != 0:
         run.row(f"{what}: PyTorch", "failed", note=why(peer))
 

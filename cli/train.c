@@ -107,6 +107,23 @@ static crl_status check_files(const crl_cli *cli, const crl_text_list *files) {
     return CRL_STATUS_OK;
 }
 
+/* The training's failure is the one to tell; a log that failed too adds nothing. */
+static crl_status close_log(crl_run_log *log, crl_status trained) {
+    const crl_error error = *crl_error_get();
+    const crl_status closed = crl_run_log_close(log);
+    if (trained != CRL_STATUS_OK && closed != CRL_STATUS_OK)
+        crl_error_set(&error);
+    return trained != CRL_STATUS_OK ? trained : closed;
+}
+
+static void print_end(const crl_run_result *result, int64_t first_step, const char *directory) {
+    char loss[64] = "nothing left to do";
+    if (result->steps != first_step)
+        snprintf(loss, sizeof loss, "loss %.6g", result->loss);
+    printf("finished step %" PRId64 ": %s, parameter bits %016" PRIx64 ", run folder %s\n",
+           result->steps, loss, result->parameter_hash, directory);
+}
+
 static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     const train_options *o = args->options;
     crl_settings *settings = NULL;
@@ -137,28 +154,14 @@ static crl_status run(const crl_cli *cli, crl_cli_args *args) {
     crl_run_result result = {0};
     status = crl_train(&result, settings, cli->registries, &events);
     crl_progress_end(&progress);
-    if (status != CRL_STATUS_OK) {
-        /* The training's failure is the one to tell; a log that failed too adds nothing. */
-        const crl_error error = *crl_error_get();
-        if (crl_run_log_close(&view.log) != CRL_STATUS_OK)
-            crl_error_set(&error);
-        crl_error_add_frame(__FILE__, __LINE__);
-        goto out;
-    }
-    CRL_TRY_OUT(crl_run_log_close(&view.log));
+    CRL_TRY_OUT(close_log(&view.log, status));
     if (result.stopped)
         CRL_TRY_OUT(CRL_FAIL(ABORTED,
                              "stopped after step %" PRId64
                              " as asked, the checkpoint is saved (go on with --resume auto)",
                              result.steps));
-    if (!o->quiet && result.steps == view.first_step)
-        printf("finished step %" PRId64 ": nothing left to do, parameter bits %016" PRIx64
-               ", run folder %s\n",
-               result.steps, result.parameter_hash, settings->run.directory);
-    else if (!o->quiet)
-        printf("finished step %" PRId64 ": loss %.6g, parameter bits %016" PRIx64
-               ", run folder %s\n",
-               result.steps, result.loss, result.parameter_hash, settings->run.directory);
+    if (!o->quiet)
+        print_end(&result, view.first_step, settings->run.directory);
 out:
     crl_stop_end(watch);
     crl_settings_destroy(settings);

@@ -103,9 +103,13 @@ TEST_P(CudnnSupport, HasPlansForOddLengths) {
 TEST_P(CudnnSupport, SaysWhatItDoesNotTake) {
     const crl_attention_shape odd = {2, 64, 3, 60, 0.125f, true, CRL_DTYPE_BF16};
     const crl_attention_shape wide = {2, 64, 3, 264, 0.125f, true, CRL_DTYPE_BF16};
+    const crl_attention_shape fits = {2, 8192, 32, 64, 0.125f, true, CRL_DTYPE_BF16};
+    const crl_attention_shape lengthy = {2, 32768, 32, 64, 0.125f, true, CRL_DTYPE_BF16};
     size_t bytes = 0;
     EXPECT_FALSE(crl_attention_graph_takes(&odd));
     EXPECT_FALSE(crl_attention_graph_takes(&wide));
+    EXPECT_TRUE(crl_attention_graph_takes(&fits));
+    EXPECT_FALSE(crl_attention_graph_takes(&lengthy));
     EXPECT_EQ(plan(odd, false, &bytes), CRL_STATUS_UNSUPPORTED);
     EXPECT_EQ(plan(wide, true, &bytes), CRL_STATUS_UNSUPPORTED);
 }

@@ -19,15 +19,20 @@ enum {
     LARGEST_HEAD = 256
 };
 
-bool crl_attention_graph_takes(const crl_attention_shape *shape) {
-    const bool narrow = shape->dtype == CRL_DTYPE_BF16 || shape->dtype == CRL_DTYPE_F16;
-    return narrow && shape->t > 1 && shape->d % 8 == 0 && shape->d <= LARGEST_HEAD;
-}
-
 size_t crl_attention_graph_workspace_bytes(const crl_attention_shape *shape, bool backward) {
     const size_t t = ((size_t)shape->t + 127) / 128 * 128;
     const size_t pairs = (size_t)shape->b * (size_t)shape->heads * t * t;
     return SPARE_BYTES + (backward ? 2 * pairs : 0);
+}
+
+/* Own kernels need no dS: slower, but they fit. */
+bool crl_attention_graph_takes(const crl_attention_shape *shape) {
+    const size_t most_bytes = (size_t)8 << 30; /* of one sample */
+    const bool narrow = shape->dtype == CRL_DTYPE_BF16 || shape->dtype == CRL_DTYPE_F16;
+    crl_attention_shape one = *shape;
+    one.b = 1;
+    return narrow && shape->t > 1 && shape->d % 8 == 0 && shape->d <= LARGEST_HEAD &&
+           crl_attention_graph_workspace_bytes(&one, true) <= most_bytes;
 }
 
 int64_t crl_attention_graph_samples(const crl_attention_shape *shape) {

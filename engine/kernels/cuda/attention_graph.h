@@ -30,7 +30,7 @@ enum {
 };
 
 /* May cuDNN be asked? bf16 and f16, more than one token, head sizes that are multiples of 8 up to
- * 256. Not whether it will take it. */
+ * 256, at most 8 GiB of workspace for a sample. Not whether it will take it. */
 bool crl_attention_graph_takes(const crl_attention_shape *shape);
 /* Samples that one run does: the largest divisor of B whose workspace is small enough; others
  * follow in further runs. */

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -65,6 +66,9 @@ void Fiber::prepare(void (*entry)()) {
         bottom_ = stack_;
         stack_bytes_ = kStack;
     }
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(stack_, stack_bytes_); // of frames that were given up
+#endif
 #ifdef CUDA_ON_CPU_PORTABLE
     getcontext(&context_);
     context_.uc_stack.ss_sp = stack_;

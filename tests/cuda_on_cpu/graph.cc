@@ -3,6 +3,7 @@
 // points that ordered it; a launch queues all of it again, lane 0 on the launching stream and the
 // others on streams of the graph's own, so every launch is checked like the first.
 #include <map>
+#include <utility>
 
 #include "tests/cuda_on_cpu/queue.h"
 
@@ -45,7 +46,8 @@ bool is_joined(const Capture &capture) {
     return true;
 }
 
-void end(const std::shared_ptr<Capture> &capture) {
+// What was captured; the capture itself stays with the points of events.
+std::vector<Node> end(const std::shared_ptr<Capture> &capture) {
     capture->ended = true;
     for (CUstream_st *stream : capture->lanes)
         stream->capture.reset();
@@ -53,6 +55,7 @@ void end(const std::shared_ptr<Capture> &capture) {
         if (captures[i] == capture)
             captures.erase(captures.begin() + (ptrdiff_t)i);
     }
+    return std::exchange(capture->nodes, {});
 }
 
 cudaError_t queue_nodes(CUgraphExec_st &exec, CUstream_st *stream) {
@@ -149,14 +152,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     const std::shared_ptr<Capture> capture = stream->capture;
     if (capture->lanes[0] != stream)
         return fail(spoil(*capture, cudaErrorStreamCaptureUnmatched));
-    end(capture);
+    const std::vector<Node> nodes = end(capture);
     if (capture->invalid)
         return fail(cudaErrorStreamCaptureInvalidated);
     if (!is_joined(*capture))
         return fail(cudaErrorStreamCaptureUnjoined);
     if (fails("cudaStreamEndCapture"))
         return fail(cudaErrorUnknown);
-    *out = new CUgraph_st{capture->nodes, (int)capture->lanes.size(), stream->device};
+    *out = new CUgraph_st{nodes, (int)capture->lanes.size(), stream->device};
     graphs_live++;
     return cudaSuccess;
 }

@@ -21,8 +21,9 @@ constexpr size_t kGuard = 1024, kAlign = 256;
 constexpr size_t kDeviceBytes = (size_t)8 << 30, kFreedBytes = 64 << 20, kFreedCount = 4096;
 constexpr uint8_t kPoison = 0xff;
 
-std::map<const uint8_t *, Allocation> allocations; // by address
-std::deque<uint8_t *> freed;                       // oldest first
+// Never destroyed: what is kept is not lost when the program ends.
+auto &allocations = *new std::map<const uint8_t *, Allocation>; // by address
+auto &freed = *new std::deque<uint8_t *>;                       // oldest first
 size_t freed_bytes, used_bytes, live_count;
 
 size_t whole(size_t bytes) {

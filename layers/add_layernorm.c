@@ -8,6 +8,7 @@
  *     b ──┘         └── norm ────> the branch
  */
 #include "layers/infer_internal.h"
+#include "layers/norm_internal.h"
 
 typedef struct add_layernorm_options {
     double epsilon;
@@ -23,54 +24,28 @@ static const crl_option options[] = {{.name = "epsilon",
                                      {0}};
 
 enum { SUM = 0, NORM = 1, INPUTS = 2 };
-enum { MEAN = 0, RSTD = 1, BOTH_SAVES = 1 << MEAN | 1 << RSTD };
-/* Operations per element, counting the passes of the kernels. */
-enum { FORWARD_FLOPS = 8, INPUT_FLOPS = 11, WEIGHT_FLOPS = 5 };
-
-static void count_cost(crl_layer_spec *spec) {
-    const double elements = crl_infer_elements(&spec->output[SUM]);
-    spec->cost.flops[CRL_PHASE_FORWARD] = FORWARD_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_INPUT] = INPUT_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_WEIGHT] = WEIGHT_FLOPS * elements;
-    crl_infer_bytes(spec, true);
-}
+enum { MEAN = 0, RSTD = 1, STATISTICS = 2 };
 
 static crl_status infer(crl_layer_spec *spec) {
+    const crl_norm_config norm = {"add_layernorm", .bias = true, .statistics = STATISTICS,
+                                  .flops = {8, 11, 5}};
     CRL_TRY(crl_infer_begin(spec, "add_layernorm", INPUTS, INPUTS));
     CRL_TRY(crl_infer_input(spec, "add_layernorm", 0, spec->compute, 2));
     CRL_TRY(crl_infer_input_is(spec, "add_layernorm", 1, &spec->input[0]));
-    const crl_tensor_spec *x = &spec->input[0];
-    CRL_TRY(crl_infer_output(spec, "add_layernorm", spec->compute, x->shape));
-    CRL_TRY(crl_infer_output(spec, "add_layernorm", spec->compute, x->shape));
-    crl_param_spec param = {.name = "weight",
-                            .shape = CRL_SHAPE(crl_infer_last(x)),
-                            .f32 = true,
-                            .init = CRL_INIT_ONES};
-    CRL_TRY(crl_infer_param(spec, "add_layernorm", &param));
-    param.name = "bias";
-    param.init = CRL_INIT_ZEROS;
-    CRL_TRY(crl_infer_param(spec, "add_layernorm", &param));
-    crl_shape rows = x->shape;
-    rows.dimensions -= 1;
-    CRL_TRY(crl_infer_save(spec, "add_layernorm", CRL_DTYPE_F32, rows));
-    CRL_TRY(crl_infer_save(spec, "add_layernorm", CRL_DTYPE_F32, rows));
+    const crl_shape shape = spec->input[0].shape;
+    CRL_TRY(crl_infer_output(spec, "add_layernorm", spec->compute, shape));
+    CRL_TRY(crl_infer_output(spec, "add_layernorm", spec->compute, shape));
     spec->input_needs_outputs = spec->weight_needs_outputs = 1u << SUM;
-    spec->input_needs_saves = spec->weight_needs_saves = BOTH_SAVES;
     spec->gradient_inputs = 1u << 0 | 1u << 1;
-    count_cost(spec);
-    return CRL_STATUS_OK;
+    return crl_norm_infer(spec, &norm);
 }
 
 static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, void **state,
                           size_t scratch_bytes[CRL_PHASES]) {
-    const crl_tensor_spec *x = &spec->input[0];
-    *state = NULL;
-    scratch_bytes[CRL_PHASE_FORWARD] = 0;
+    const double elements = crl_infer_elements(&spec->input[0]);
+    CRL_TRY(crl_norm_prepare(spec, env, state, scratch_bytes));
     scratch_bytes[CRL_PHASE_INPUT] =
-        env->training ? (size_t)crl_infer_elements(x) * crl_dtype_bytes(spec->compute) : 0;
-    scratch_bytes[CRL_PHASE_WEIGHT] =
-        env->training ? env->kernels->layernorm->scratch_bytes(crl_infer_rows(x), crl_infer_last(x))
-                      : 0;
+        env->training ? (size_t)elements * crl_dtype_bytes(spec->compute) : 0;
     return CRL_STATUS_OK;
 }
 

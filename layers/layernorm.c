@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer normalisation over the last dimension, with learned scale and shift [ba16]. */
 #include "layers/infer_internal.h"
+#include "layers/norm_internal.h"
 
 typedef struct layernorm_options {
     double epsilon;
@@ -15,47 +16,17 @@ static const crl_option options[] = {{.name = "epsilon",
                                       .max = 1},
                                      {0}};
 
-enum { MEAN = 0, RSTD = 1, BOTH_SAVES = 1 << MEAN | 1 << RSTD };
-/* Operations per element, counting the passes of the kernels. */
-enum { FORWARD_FLOPS = 7, INPUT_FLOPS = 10, WEIGHT_FLOPS = 5 };
+enum { MEAN = 0, RSTD = 1, STATISTICS = 2 };
 
 static crl_status infer(crl_layer_spec *spec) {
+    const crl_norm_config norm = {"layernorm", .bias = true, .statistics = STATISTICS,
+                                  .flops = {7, 10, 5}};
     CRL_TRY(crl_infer_begin(spec, "layernorm", 1, 1));
     CRL_TRY(crl_infer_input(spec, "layernorm", 0, spec->compute, 2));
-    const crl_tensor_spec *x = &spec->input[0];
-    const crl_shape channels = CRL_SHAPE(crl_infer_last(x));
-    CRL_TRY(crl_infer_output(spec, "layernorm", spec->compute, x->shape));
-    CRL_TRY(crl_infer_param(
-        spec, "layernorm",
-        &(crl_param_spec){
-            .name = "weight", .shape = channels, .f32 = true, .init = CRL_INIT_ONES}));
-    CRL_TRY(crl_infer_param(
-        spec, "layernorm",
-        &(crl_param_spec){.name = "bias", .shape = channels, .f32 = true, .init = CRL_INIT_ZEROS}));
-    crl_shape rows = x->shape;
-    rows.dimensions -= 1;
-    CRL_TRY(crl_infer_save(spec, "layernorm", CRL_DTYPE_F32, rows));
-    CRL_TRY(crl_infer_save(spec, "layernorm", CRL_DTYPE_F32, rows));
+    CRL_TRY(crl_infer_output(spec, "layernorm", spec->compute, spec->input[0].shape));
     spec->input_needs_inputs = spec->weight_needs_inputs = 1u << 0;
-    spec->input_needs_saves = spec->weight_needs_saves = BOTH_SAVES;
     spec->gradient_inputs = 1u << 0;
-    const double elements = crl_infer_elements(x);
-    spec->cost.flops[CRL_PHASE_FORWARD] = FORWARD_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_INPUT] = INPUT_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_WEIGHT] = WEIGHT_FLOPS * elements;
-    crl_infer_bytes(spec, true);
-    return CRL_STATUS_OK;
-}
-
-static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, void **state,
-                          size_t scratch_bytes[CRL_PHASES]) {
-    const crl_tensor_spec *x = &spec->input[0];
-    *state = NULL;
-    scratch_bytes[CRL_PHASE_FORWARD] = scratch_bytes[CRL_PHASE_INPUT] = 0;
-    scratch_bytes[CRL_PHASE_WEIGHT] =
-        env->training ? env->kernels->layernorm->scratch_bytes(crl_infer_rows(x), crl_infer_last(x))
-                      : 0;
-    return CRL_STATUS_OK;
+    return crl_norm_infer(spec, &norm);
 }
 
 static crl_status forward(const crl_layer_call *call) {
@@ -90,7 +61,7 @@ const crl_layer crl_layer_layernorm = {
     .options_bytes = sizeof(layernorm_options),
     .cheap = true,
     .infer = infer,
-    .prepare = prepare,
+    .prepare = crl_norm_prepare,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,

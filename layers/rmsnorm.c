@@ -2,6 +2,7 @@
 /* Normalisation of the last dimension by the root of its mean square, with a learned scale and no
  * shift [zhang19]. */
 #include "layers/infer_internal.h"
+#include "layers/norm_internal.h"
 
 typedef struct rmsnorm_options {
     double epsilon;
@@ -16,43 +17,16 @@ static const crl_option options[] = {{.name = "epsilon",
                                       .max = 1},
                                      {0}};
 
-enum { RSTD = 0 };
-/* Operations per element, counting the passes of the kernels. */
-enum { FORWARD_FLOPS = 4, INPUT_FLOPS = 8, WEIGHT_FLOPS = 3 };
+enum { RSTD = 0, STATISTICS = 1 };
 
 static crl_status infer(crl_layer_spec *spec) {
+    const crl_norm_config norm = {"rmsnorm", .statistics = STATISTICS, .flops = {4, 8, 3}};
     CRL_TRY(crl_infer_begin(spec, "rmsnorm", 1, 1));
     CRL_TRY(crl_infer_input(spec, "rmsnorm", 0, spec->compute, 2));
-    const crl_tensor_spec *x = &spec->input[0];
-    CRL_TRY(crl_infer_output(spec, "rmsnorm", spec->compute, x->shape));
-    CRL_TRY(crl_infer_param(spec, "rmsnorm",
-                            &(crl_param_spec){.name = "weight",
-                                              .shape = CRL_SHAPE(crl_infer_last(x)),
-                                              .f32 = true,
-                                              .init = CRL_INIT_ONES}));
-    crl_shape rows = x->shape;
-    rows.dimensions -= 1;
-    CRL_TRY(crl_infer_save(spec, "rmsnorm", CRL_DTYPE_F32, rows));
+    CRL_TRY(crl_infer_output(spec, "rmsnorm", spec->compute, spec->input[0].shape));
     spec->input_needs_inputs = spec->weight_needs_inputs = 1u << 0;
-    spec->input_needs_saves = spec->weight_needs_saves = 1u << RSTD;
     spec->gradient_inputs = 1u << 0;
-    const double elements = crl_infer_elements(x);
-    spec->cost.flops[CRL_PHASE_FORWARD] = FORWARD_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_INPUT] = INPUT_FLOPS * elements;
-    spec->cost.flops[CRL_PHASE_WEIGHT] = WEIGHT_FLOPS * elements;
-    crl_infer_bytes(spec, true);
-    return CRL_STATUS_OK;
-}
-
-static crl_status prepare(const crl_layer_spec *spec, const crl_layer_env *env, void **state,
-                          size_t scratch_bytes[CRL_PHASES]) {
-    const crl_tensor_spec *x = &spec->input[0];
-    *state = NULL;
-    scratch_bytes[CRL_PHASE_FORWARD] = scratch_bytes[CRL_PHASE_INPUT] = 0;
-    scratch_bytes[CRL_PHASE_WEIGHT] =
-        env->training ? env->kernels->layernorm->scratch_bytes(crl_infer_rows(x), crl_infer_last(x))
-                      : 0;
-    return CRL_STATUS_OK;
+    return crl_norm_infer(spec, &norm);
 }
 
 static crl_status forward(const crl_layer_call *call) {
@@ -87,7 +61,7 @@ const crl_layer crl_layer_rmsnorm = {
     .options_bytes = sizeof(rmsnorm_options),
     .cheap = true,
     .infer = infer,
-    .prepare = prepare,
+    .prepare = crl_norm_prepare,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,

@@ -111,8 +111,7 @@ static crl_status copy_weights(float **out, const crl_layer_spec *spec, const cr
         CRL_TRY_OUT(parse_weight(&table[i], spec->node, given->item[i]));
     }
     CRL_TRY_OUT(crl_device_alloc(env->device, &copy, bytes));
-    CRL_TRY_OUT(crl_device_copy(env->device, env->stream, copy, table, bytes));
-    CRL_TRY_OUT(crl_device_stream_wait(env->device, env->stream));
+    CRL_TRY_OUT(crl_device_copy_wait(env->device, env->stream, copy, table, bytes));
     *out = copy;
     copy = NULL;
 out:

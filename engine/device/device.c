@@ -62,6 +62,12 @@ crl_status crl_device_stream_wait(const crl_device *device, crl_stream *stream) 
     return stream ? device->stream_wait(stream) : CRL_STATUS_OK;
 }
 
+crl_status crl_device_copy_wait(const crl_device *device, crl_stream *stream, void *to,
+                                const void *from, size_t bytes) {
+    CRL_TRY(crl_device_copy(device, stream, to, from, bytes));
+    return crl_device_stream_wait(device, stream);
+}
+
 crl_status crl_device_event_create(const crl_device *device, crl_event **out) {
     *out = NULL;
     return device->event_create ? device->event_create(out) : CRL_STATUS_OK;

@@ -86,6 +86,9 @@ CRL_NODISCARD crl_status crl_device_host_alloc(const crl_device *device, void *o
 void crl_device_host_free(const crl_device *device, void *memory);
 CRL_NODISCARD crl_status crl_device_copy(const crl_device *device, crl_stream *stream, void *to,
                                          const void *from, size_t bytes);
+/* Blocking: the copy is done on return, and what the stream was given before. */
+CRL_NODISCARD crl_status crl_device_copy_wait(const crl_device *device, crl_stream *stream,
+                                              void *to, const void *from, size_t bytes);
 CRL_NODISCARD crl_status crl_device_zero(const crl_device *device, crl_stream *stream, void *to,
                                          size_t bytes);
 /* Without the entry: *out is NULL, which the other calls take. */

@@ -85,8 +85,7 @@ crl_status crl_checkpoint_fetch(const void **out, const crl_checkpoint_content *
         return CRL_STATUS_OK;
     }
     *out = piece;
-    CRL_TRY(crl_device_copy(content->device, content->stream, piece, data, bytes));
-    return crl_device_stream_wait(content->device, content->stream);
+    return crl_device_copy_wait(content->device, content->stream, piece, data, bytes);
 }
 
 static crl_status send_tensors(crl_comm *comm, const crl_checkpoint_content *content,

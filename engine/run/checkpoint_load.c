@@ -111,8 +111,7 @@ static crl_status copy_over(const source *from, const crl_safetensors_item *item
     for (size_t done = 0; done < item->bytes; done += BUFFER_BYTES) {
         const size_t part = item->bytes - done < BUFFER_BYTES ? item->bytes - done : BUFFER_BYTES;
         CRL_TRY(crl_safetensors_read_part(from->file, item, done, buffer, part));
-        CRL_TRY(crl_device_copy(content->device, content->stream, to + done, buffer, part));
-        CRL_TRY(crl_device_stream_wait(content->device, content->stream));
+        CRL_TRY(crl_device_copy_wait(content->device, content->stream, to + done, buffer, part));
     }
     return CRL_STATUS_OK;
 }

@@ -130,9 +130,8 @@ static crl_status read_logits(generator *g, int64_t row) {
     const crl_dtype dtype = r->layout->evaluate_graph->value[g->logits].spec.dtype;
     const char *logits = crl_executor_value(r->evaluate_executor, g->logits);
     const size_t bytes = (size_t)g->vocabulary * crl_dtype_bytes(dtype);
-    CRL_TRY(crl_device_copy(r->backend->device, r->stream, g->row, logits + (size_t)row * bytes,
-                            bytes));
-    CRL_TRY(crl_device_stream_wait(r->backend->device, r->stream));
+    CRL_TRY(crl_device_copy_wait(r->backend->device, r->stream, g->row,
+                                 logits + (size_t)row * bytes, bytes));
     return crl_backend_kernels(&crl_backend_cpu, dtype)
         ->eltwise->widen(NULL, g->row, g->last, g->vocabulary, false);
 }

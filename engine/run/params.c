@@ -205,9 +205,8 @@ static crl_status draw(const crl_param *param, int index, uint64_t seed, float *
 static crl_status draw_on_device(const crl_params *params, int index, uint64_t seed, float *host) {
     const crl_param *param = &params->graph->param[index];
     CRL_TRY(draw(param, index, seed, host));
-    CRL_TRY(crl_device_copy(params->device, params->stream, crl_params_weight(params, index), host,
-                            (size_t)param->elements * sizeof *host));
-    return crl_device_stream_wait(params->device, params->stream);
+    return crl_device_copy_wait(params->device, params->stream, crl_params_weight(params, index),
+                                host, (size_t)param->elements * sizeof *host);
 }
 
 crl_status crl_params_init(const crl_params *params, uint64_t seed) {

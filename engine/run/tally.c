@@ -192,8 +192,7 @@ static crl_status hash_param(const crl_rank *r, int param, char *piece, uint64_t
     const crl_device *device = r->layout->settings->backend->device;
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
         const size_t part = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
-        CRL_TRY(crl_device_copy(device, r->stream, piece, w + done, part));
-        CRL_TRY(crl_device_stream_wait(device, r->stream));
+        CRL_TRY(crl_device_copy_wait(device, r->stream, piece, w + done, part));
         *hash = fnv1a(*hash, piece, part);
     }
     return CRL_STATUS_OK;
